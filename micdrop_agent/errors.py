@@ -1,0 +1,137 @@
+"""The library's errors: one small tree, facts as attributes.
+
+    MicdropError
+    ├── ProviderError          a model's server failed, and how
+    │   └── MaxStepsError      the model never stopped calling tools
+    ├── AllAgentsFailedError   no child of a FallbackAgent could answer
+    └── ToolInputError         arguments or an output that a tool call cannot use
+
+Callers branch on attributes (``kind``, ``status``, ``retryable``), never on the text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "AllAgentsFailedError",
+    "Attempt",
+    "FailureKind",
+    "MaxStepsError",
+    "MicdropError",
+    "ProviderError",
+    "ToolInputError",
+]
+
+FailureKind = Literal[
+    "bad_request",
+    "context_length",
+    "content_filter",
+    "auth",
+    "not_found",
+    "quota",
+    "rate_limit",
+    "timeout",
+    "overloaded",
+    "server",
+    "connection",
+    "truncated",
+    "empty",
+    "max_steps",
+    "protocol",
+]
+
+RETRYABLE_KINDS: Final[frozenset[str]] = frozenset(
+    {"overloaded", "server", "connection", "empty"}
+)
+"""Kinds for which the same request may work a moment later (docs: errors)."""
+
+
+class MicdropError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class ProviderError(MicdropError):
+    """A model's server refused, failed, fell silent, or was cut off.
+
+    Args:
+        message: What happened, where, and what to do, for people.
+        kind: What sort of failure it is; decides on retry and on rotation.
+        status: HTTP status, if the server sent one.
+        code: The provider's own error code, if it gave one.
+        retry_after: Seconds that the provider asked us to wait.
+        provider: Name of the provider that failed.
+        text_sent: Whether text of this answer had already been written.
+        retryable: Whether the same request may work later; derived from ``kind``
+            when left out.
+        request_id: The provider's id of the request, for its support.
+    """
+
+    def __init__(  # noqa: PLR0913 - each argument is one fact a caller may branch on
+        self,
+        message: str,
+        *,
+        kind: FailureKind,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        provider: str | None = None,
+        text_sent: bool = False,
+        retryable: bool | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: FailureKind = kind
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.provider = provider
+        self.text_sent = text_sent
+        self.retryable = kind in RETRYABLE_KINDS if retryable is None else retryable
+        self.request_id = request_id
+
+
+class MaxStepsError(ProviderError):
+    """The model called tools at every step and never said anything (``max_steps``)."""
+
+    def __init__(self, max_steps: int, *, provider: str | None = None) -> None:
+        super().__init__(
+            f"the model asked for tools in all of its {max_steps} steps and then said nothing; "
+            "check what the tools return, or raise max_steps",
+            kind="max_steps",
+            provider=provider,
+        )
+        self.max_steps = max_steps
+
+
+@attrs.frozen
+class Attempt:
+    """One child that a ``FallbackAgent`` tried, and why it did not answer."""
+
+    agent: str
+    """Name of the child, as in ``AgentSwitched`` and ``HealthRegistry.snapshot()``."""
+
+    error: Exception
+    """What its ``generate_answer`` (or its factory) raised."""
+
+
+class AllAgentsFailedError(MicdropError):
+    """Every child of a ``FallbackAgent`` failed within one answer.
+
+    Attributes:
+        attempts: The children in the order in which they were tried, with their errors.
+    """
+
+    def __init__(self, attempts: Sequence[Attempt]) -> None:
+        causes = "; ".join(f"{attempt.agent}: {attempt.error}" for attempt in attempts)
+        super().__init__(f"all {len(attempts)} agents failed ({causes})")
+        self.attempts = tuple(attempts)
+
+
+class ToolInputError(MicdropError):
+    """A tool call that cannot be run as asked; its text is written for the model to read."""

@@ -1,0 +1,189 @@
+"""Options that come in groups: frozen, checked when they are made, durations in seconds."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ExtractJson", "ExtractTag", "Retry", "Timeouts"]
+
+
+def check_seconds(name: str, value: object, *, zero: bool = True, none: bool = False) -> None:
+    """Refuse ``value`` unless it is a finite number of seconds; the error names the option."""
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        least = "at least 0" if zero else "more than 0"
+        raise ValueError(f"{name} must be {least} seconds, not {value!r}")
+
+
+def check_count(name: str, value: object, *, least: int) -> None:
+    """Refuse ``value`` unless it is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse ``value`` unless it is ``True`` or ``False``."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def check_text(name: str, value: object, *, empty: bool = True) -> None:
+    """Refuse ``value`` unless it is a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, not {value!r}")
+    if not empty and not value:
+        raise ValueError(f"{name} must not be empty")
+
+
+def _count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    del instance
+    check_count(attribute.name, value, least=0)
+
+
+def _seconds(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
+    del instance
+    check_seconds(attribute.name, value)
+
+
+def _limit(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
+    del instance
+    check_seconds(attribute.name, value, zero=False, none=True)
+
+
+def _factor(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
+    del instance
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{attribute.name} must be a number, not {value!r}")
+    if not math.isfinite(value) or value < 1:
+        raise ValueError(f"{attribute.name} must be at least 1, not {value!r}")
+
+
+def _share(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
+    del instance
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{attribute.name} must be a number, not {value!r}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{attribute.name} must be between 0 and 1, not {value!r}")
+
+
+def _tag(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    del instance
+    check_text(attribute.name, value, empty=False)
+
+
+def _callback(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    del instance
+    if value is not None and not callable(value):
+        raise TypeError(f"{attribute.name} must be a function of one value, not {value!r}")
+
+
+def _flag(instance: object, attribute: attrs.Attribute[bool], value: bool) -> None:  # noqa: FBT001 - attrs' signature
+    del instance
+    check_flag(attribute.name, value)
+
+
+@attrs.frozen(kw_only=True)
+class Retry:
+    """When a failed request is sent again, before any chunk of the answer was received.
+
+    The wait before retry ``n`` (1, 2, …) is ``first_wait * factor ** (n - 1)``, at most
+    ``max_wait``, shortened by a random share of up to ``jitter``. Micdrop's fixed delay of
+    ``d`` seconds is ``Retry(max_retries=n, first_wait=d, factor=1, jitter=0)``.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option is out of range; the message names it.
+
+    Source: Micdrop ``maxRetry`` (default 3) and ``retryDelay``.
+    """
+
+    max_retries: int = attrs.field(default=3, validator=_count)
+    """Requests after the first one of a step; 0 means no retry."""
+
+    first_wait: float = attrs.field(default=0.5, validator=_seconds)
+    """Seconds before the first retry."""
+
+    factor: float = attrs.field(default=2.0, validator=_factor)
+    """How much longer each further wait is; at least 1."""
+
+    max_wait: float = attrs.field(default=8.0, validator=_seconds)
+    """Longest wait in seconds."""
+
+    jitter: float = attrs.field(default=0.25, validator=_share)
+    """Share (0 to 1) by which a wait may be shortened at random, so that calls spread out."""
+
+    def wait_before(self, retry: int, chance: float = 0.0) -> float:
+        """Seconds to wait before retry number ``retry`` (from 1); ``chance`` is in [0, 1)."""
+        wait = self.first_wait * self.factor ** min(retry - 1, 64)
+        return min(wait, self.max_wait) * (1 - self.jitter * chance)
+
+
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """How long a provider may take, in seconds; ``None`` is no limit.
+
+    The clocks are the library's own and are reset only by useful output (text or a part of a
+    tool call), never by keep-alives or empty deltas.
+
+    Raises:
+        TypeError: A limit is no number.
+        ValueError: A limit is not more than 0; the message names it.
+    """
+
+    connect: float | None = attrs.field(default=2.0, validator=_limit)
+    """Seconds until the connection stands (TCP and TLS)."""
+
+    first_chunk: float | None = attrs.field(default=5.0, validator=_limit)
+    """Seconds from the request to the first useful output of a response."""
+
+    between_chunks: float | None = attrs.field(default=5.0, validator=_limit)
+    """Seconds between two useful outputs."""
+
+    total: float | None = attrs.field(default=60.0, validator=_limit)
+    """Seconds for a whole answer: all its steps, tools and retries."""
+
+
+@attrs.frozen(kw_only=True)
+class ExtractJson:
+    """Take a JSON object from the end of an answer; it is not spoken.
+
+    Args:
+        callback: Called with the parsed value, before the message is stored. A coroutine
+            function is run in the agent's task group. An error in it is logged.
+        save_in_metadata: Store the value as ``metadata["extracted"]`` too.
+
+    Source: Micdrop page "Agent (LLM)", ``ExtractJsonOptions``.
+    """
+
+    callback: Callable[[Any], object] | None = attrs.field(default=None, validator=_callback)
+    save_in_metadata: bool = attrs.field(default=False, validator=_flag)
+
+
+@attrs.frozen(kw_only=True)
+class ExtractTag:
+    """Take the text between two tags from the end of an answer; it is not spoken.
+
+    Args:
+        start_tag: For example ``"<score>"``.
+        end_tag: For example ``"</score>"``.
+        callback: Called with the text between the tags, without white space around it.
+        save_in_metadata: Store the text as ``metadata["extracted"]`` too.
+
+    Source: Micdrop page "Agent (LLM)", ``ExtractTagOptions``.
+    """
+
+    start_tag: str = attrs.field(validator=_tag)
+    end_tag: str = attrs.field(validator=_tag)
+    callback: Callable[[str], object] | None = attrs.field(default=None, validator=_callback)
+    save_in_metadata: bool = attrs.field(default=False, validator=_flag)

@@ -1,0 +1,1 @@
+"""Model providers: each one only translates; the turn loop is in ``model_agent``."""
