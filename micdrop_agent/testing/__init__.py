@@ -1,0 +1,34 @@
+"""What the library's own tests are made of, for tests of your own agents and applications.
+
+``run_virtual`` runs async code in virtual time on asyncio or Trio; ``ScriptedProvider`` is a model server that
+follows a script, byte for byte; ``ScriptedAgent`` an agent that does.
+"""
+
+from __future__ import annotations
+
+from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
+from micdrop_agent.testing._replies import call_tool, fault, parts, say
+from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
+from micdrop_agent.testing._virtual import BACKENDS, Backend, DeadlockError, backend_options, count_steps, run_virtual
+from micdrop_agent.testing._wire import wire_attempt, wire_script
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "DeadlockError",
+    "Exchange",
+    "MemoryByteStream",
+    "ReceivedRequest",
+    "Reply",
+    "ScriptedProvider",
+    "backend_options",
+    "call_tool",
+    "count_steps",
+    "fault",
+    "memory_connection",
+    "parts",
+    "run_virtual",
+    "say",
+    "wire_attempt",
+    "wire_script",
+]
