@@ -1,0 +1,26 @@
+"""How providers reach their servers: one seam, three ways.
+
+* ``DirectTransport``: a small HTTP/1.1 client of our own; the default.
+* ``ClientTransport``: an ``httpx2.AsyncClient`` or ``httpx.AsyncClient``; the user's, or ours behind a proxy.
+* ``SdkTransport``: the user's ``openai.AsyncOpenAI`` or ``AsyncAzureOpenAI``.
+
+``open_transport`` chooses.
+"""
+
+from __future__ import annotations
+
+from micdrop_agent.providers._http._choose import open_transport
+from micdrop_agent.providers._http._client import ClientTransport
+from micdrop_agent.providers._http._direct import DirectTransport
+from micdrop_agent.providers._http._sdk import SdkTransport
+from micdrop_agent.providers._http._transport import ConnectFn, Response, Transport
+
+__all__ = [
+    "ClientTransport",
+    "ConnectFn",
+    "DirectTransport",
+    "Response",
+    "SdkTransport",
+    "Transport",
+    "open_transport",
+]

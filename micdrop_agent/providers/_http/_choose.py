@@ -1,0 +1,58 @@
+"""Which transport a provider gets: by what the user handed in, and by the proxies of the environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from micdrop_agent.providers._http._client import ClientTransport
+from micdrop_agent.providers._http._direct import DirectTransport
+from micdrop_agent.providers._http._sdk import SdkTransport
+from micdrop_agent.providers._http._url import BaseUrl, proxy_for
+
+if TYPE_CHECKING:
+    from micdrop_agent.providers._http._transport import ConnectFn, Transport
+
+__all__ = ["open_transport"]
+
+
+def open_transport(
+    base_url: str,
+    *,
+    client: Any = None,
+    connect: ConnectFn | None = None,
+    connect_timeout: float | None = 2.0,
+    keepalive: float = 60.0,
+) -> Transport:
+    """The transport for one agent. Nothing is opened yet.
+
+    Args:
+        base_url: Where the server is; an SDK client knows it itself, and it is ignored then.
+        client: An ``openai.AsyncOpenAI``, ``httpx2.AsyncClient`` or ``httpx.AsyncClient`` of the user.
+        connect: Opens connections in place of TCP; for tests.
+        connect_timeout: Seconds until a connection stands.
+        keepalive: Seconds for which an idle connection may be used again.
+
+    Raises:
+        ValueError: ``base_url`` is no http(s) URL.
+        TypeError: ``client`` is none of these.
+    """
+    if client is not None:
+        if callable(getattr(client, "build_request", None)) and callable(getattr(client, "send", None)):
+            return ClientTransport(client, base_url, connect_timeout=connect_timeout)
+        return SdkTransport(client, connect_timeout=connect_timeout)
+    proxy = None if connect is not None else proxy_for(BaseUrl.parse(base_url))
+    if proxy is None:
+        return DirectTransport(base_url, connect=connect, connect_timeout=connect_timeout, keepalive=keepalive)
+    return _through_proxy(base_url, proxy, connect_timeout, keepalive)
+
+
+def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, keepalive: float) -> Transport:
+    import httpx2
+
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2, keepalive_expiry=keepalive)
+    try:
+        # The proxy was chosen by us; credentials of a .netrc file are no business of a provider.
+        client = httpx2.AsyncClient(proxy=proxy, trust_env=False, limits=limits)
+    except ImportError as error:
+        raise ValueError("a SOCKS proxy needs `pip install httpx2[socks]`") from error
+    return ClientTransport(client, base_url, connect_timeout=connect_timeout, owned=True)

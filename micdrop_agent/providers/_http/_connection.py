@@ -1,0 +1,134 @@
+"""One connection: opening it within its time, telling whether it still lives, closing it for sure."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+from anyio.abc import SocketAttribute
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._http._transport import CLOSE_TIMEOUT_S
+
+if TYPE_CHECKING:
+    import ssl
+
+    from anyio.abc import ByteStream
+
+    from micdrop_agent.providers._http._transport import ConnectFn
+
+__all__ = ["Connection", "connect_direct", "open_connection"]
+
+_POLL_HANGUP: Final = getattr(select, "POLLRDHUP", 0)
+"""Linux tells that the peer has closed even while unread bytes are waiting."""
+
+
+class Connection:
+    """A byte stream and when it was last used.
+
+    Attributes:
+        stream: The TCP or TLS stream.
+        idle_since: Time of the event loop's clock when it became idle, in seconds.
+        closed: ``aclose()`` was called.
+        broken: A request could not be sent whole on it.
+    """
+
+    __slots__ = ("_socket", "_tls", "broken", "closed", "idle_since", "stream")
+
+    def __init__(self, stream: ByteStream, *, tls: bool) -> None:
+        self.stream = stream
+        self.idle_since = 0.0
+        self.broken = False
+        self.closed = False
+        self._tls = tls
+        self._socket: Any = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - AnyIO's, not Django's
+
+    def looks_dead(self) -> bool:
+        """Whether the server has closed the connection while it was idle, as far as a look tells.
+
+        Costs one system call, and saves the round trip in which a request on a dead connection fails.
+        """
+        if self._socket is None or not hasattr(select, "poll"):
+            return False
+        poller = select.poll()
+        try:
+            # Over TLS unread bytes may be session tickets; over TCP they are an error or the end.
+            poller.register(self._socket.fileno(), _POLL_HANGUP if self._tls else _POLL_HANGUP | select.POLLIN)
+            return bool(poller.poll(0))
+        except (OSError, ValueError):
+            return True
+
+    def abort(self) -> None:
+        """Tell the server that this is over, now, without waiting for anything."""
+        if self._socket is None or self.closed:
+            return
+        # Closed already; or uvloop, whose sockets cannot do it: then aclose() tells the server.
+        with contextlib.suppress(OSError, TypeError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    async def aclose(self) -> None:
+        """Close without a farewell. Never hangs, and works inside a cancelled scope."""
+        if self.closed:
+            return
+        self.closed = True
+        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
+            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await anyio.aclose_forcefully(self.stream)
+
+
+async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContext | None) -> ByteStream:
+    """Connect over TCP (all addresses of the host, the quickest wins), and speak TLS if asked to."""
+    if not tls:
+        stream = await anyio.connect_tcp(host, port)
+        _send_at_once(stream)
+        return stream
+    if context is None:
+        from micdrop_agent.providers._http._tls import default_context
+
+        context = await default_context()
+    # Servers close TLS connections without the closing handshake; HTTP says itself where a body ends.
+    secure = await anyio.connect_tcp(host, port, tls=True, ssl_context=context, tls_standard_compatible=False)
+    _send_at_once(secure)
+    return secure
+
+
+def _send_at_once(stream: ByteStream) -> None:
+    """No waiting for a fuller packet (asyncio sets this itself, Trio and uvloop mostly too)."""
+    raw = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - AnyIO's, not Django's
+    if raw is not None:
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+async def open_connection(connect: ConnectFn, host: str, port: int, *, tls: bool, within: float | None) -> Connection:
+    """Open a connection.
+
+    Raises:
+        ProviderError: It took longer than ``within`` seconds (``timeout``), or failed (``connection``).
+    """
+    stream: ByteStream | None = None
+    try:
+        with anyio.move_on_after(within):
+            stream = await connect(host, port, tls)
+    except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
+        # ssl.SSLError is an OSError; socket.gaierror too.
+        raise ProviderError(f"cannot connect to {_show(host, port)}: {_reason(error)}", kind="connection") from error
+    if stream is None:
+        raise ProviderError(f"no connection to {_show(host, port)} within {within} s", kind="timeout")
+    return Connection(stream, tls=tls)
+
+
+def _show(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason: AnyIO wraps what the system said once or twice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, ExceptionGroup):
+        return "; ".join(sorted({str(each) for each in cast("ExceptionGroup[Exception]", error).exceptions}))
+    return str(error) or type(error).__name__

@@ -1,0 +1,99 @@
+"""Content encodings: gzip and deflate, every flush of the server delivered at once.
+
+We ask for ``identity`` (compression holds text back); some proxies compress all the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from micdrop_agent.errors import ProviderError
+
+__all__ = ["Decoder", "decoder_for"]
+
+_AUTO: Final = 32 + zlib.MAX_WBITS
+"""gzip or zlib, told apart by the header."""
+
+_RAW: Final = -zlib.MAX_WBITS
+"""deflate without a header; what some servers mean by "deflate"."""
+
+
+class Decoder:
+    """Decompresses one body.
+
+    Args:
+        max_bytes: Most output in all; a small body may unpack to gigabytes.
+    """
+
+    __slots__ = ("_fresh", "_left", "_limit", "_unpacker")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._unpacker = zlib.decompressobj(_AUTO)
+        self._limit = self._left = max_bytes
+        self._fresh = True
+
+    def feed(self, data: bytes) -> bytes:
+        """What ``data`` unpacks to (may be empty).
+
+        Raises:
+            ProviderError: Not in this encoding, or too large (kind ``protocol``).
+        """
+        parts: list[bytes] = []
+        while data:
+            if self._unpacker.eof:
+                # A gzip body may have several members. What follows the last one is padding.
+                if not data.startswith(b"\x1f"):
+                    break
+                self._unpacker = zlib.decompressobj(_AUTO)
+                self._fresh = True
+            part = self._unpack(data)
+            parts.append(part)
+            self._left -= len(part)
+            if self._left <= 0:
+                raise ProviderError(
+                    f"the response unpacks to more than {self._limit:,} bytes; this is no answer of a model",
+                    kind="protocol",
+                )
+            data = self._unpacker.unused_data or self._unpacker.unconsumed_tail
+        return b"".join(parts)
+
+    def _unpack(self, data: bytes) -> bytes:
+        try:
+            part = self._unpacker.decompress(data, self._left)
+        except zlib.error:
+            if not self._fresh:
+                raise _broken() from None
+            self._unpacker = zlib.decompressobj(_RAW)
+            try:
+                part = self._unpacker.decompress(data, self._left)
+            except zlib.error:
+                raise _broken() from None
+        self._fresh = False
+        return part
+
+    @property
+    def complete(self) -> bool:
+        """Whether the encoding's own end was there; False means that the body was cut."""
+        return self._unpacker.eof or self._fresh
+
+
+def _broken() -> ProviderError:
+    return ProviderError("the response says it is compressed and is not, or is damaged", kind="protocol")
+
+
+def decoder_for(headers: dict[str, str], max_bytes: int) -> Decoder | None:
+    """The decoder that a response's ``content-encoding`` asks for, None if it has none.
+
+    Raises:
+        ProviderError: An encoding that we never offered (kind ``protocol``).
+    """
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding in {"identity", ""}:
+        return None
+    if encoding in {"gzip", "x-gzip", "deflate"}:
+        return Decoder(max_bytes)
+    raise ProviderError(
+        f"the server compressed its response with {encoding[:40]!r}, although only plain text was asked for",
+        kind="protocol",
+    )

@@ -1,0 +1,289 @@
+"""A small HTTP/1.1 client for one agent: a live connection, a spare one, no pool.
+
+    post ──▶ the idle connection that waited longest, or a new one ──▶ send ──▶ head ──▶ DirectResponse
+                      ▲                                                                    │ body at its end
+                      └──────────────────────────── idle (two at most) ◀───────────────────┘
+
+An agent has at most one live answer, so nothing is searched, queued or locked. A third connection is
+opened when two answers overlap for a moment.
+
+Invariants, pinned in tests/test_http_direct.py and tests/test_http_cancel.py:
+
+1. A cancellation at any await closes the connection that was in use; nothing else is affected.
+2. A connection is used again only if its last response was read to the end and nothing followed it.
+3. A kept connection that turns out dead before the first byte of a response costs one retry on a new
+   connection, at once; a new connection is never retried.
+4. After ``aclose()`` no connection is open.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.lowlevel
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._http._connection import connect_direct, open_connection
+from micdrop_agent.providers._http._parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
+from micdrop_agent.providers._http._request import RequestHead
+from micdrop_agent.providers._http._transport import Response
+from micdrop_agent.providers._http._url import BaseUrl
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from anyio.abc import ByteStream
+
+    from micdrop_agent.providers._http._connection import Connection
+    from micdrop_agent.providers._http._transport import ConnectFn
+
+__all__ = ["DirectTransport"]
+
+_MAX_IDLE: Final = 2
+_READ_BYTES: Final = 65_536
+
+
+class DirectTransport:
+    """Posts to one server over connections of its own.
+
+    Args:
+        base_url: ``http://`` or ``https://``, with an optional path, query and credentials.
+        connect: Opens connections in place of TCP and TLS; for tests.
+        connect_timeout: Seconds until a connection stands, TLS included; None is no limit.
+        keepalive: Seconds for which an idle connection may be used again.
+        tls_context: In place of the one with the system's trusted certificates.
+        max_head_bytes: Longest head of a response.
+        max_response_bytes: Largest response.
+
+    Raises:
+        ValueError: ``base_url`` is no such URL.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        connect: ConnectFn | None = None,
+        connect_timeout: float | None = 2.0,
+        keepalive: float = 60.0,
+        tls_context: ssl.SSLContext | None = None,
+        max_head_bytes: int = MAX_HEAD_BYTES,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> None:
+        self._url = BaseUrl.parse(base_url)
+        self._head = RequestHead(self._url)
+        self._connect = self._connect_directly if connect is None else connect
+        self._connect_timeout = connect_timeout
+        self._keepalive = keepalive
+        self._tls_context = tls_context
+        self._max_head_bytes = max_head_bytes
+        self._max_response_bytes = max_response_bytes
+        self._idle: deque[Connection] = deque()
+        self._live: set[Connection] = set()
+        self._warming = False
+        self._closed = False
+        self._loop: object = None
+
+    def __repr__(self) -> str:
+        return f"DirectTransport({str(self._url)!r})"
+
+    @property
+    def needs_spare(self) -> bool:
+        """Whether no idle connection is ready for the next request, nor on its way."""
+        if self._warming or self._closed:
+            return False
+        now = anyio.current_time()
+        return not any(self._is_fresh(connection, now) for connection in self._idle)
+
+    async def prewarm(self) -> None:
+        """Open a connection ahead of the next request, unless one is ready or being opened.
+
+        Raises:
+            ProviderError: The server cannot be reached (``connection``, ``timeout``).
+        """
+        self._check_usable()
+        if not self.needs_spare:
+            return
+        self._warming = True
+        try:
+            connection = await self._open()
+        finally:
+            self._warming = False
+        if self._closed or len(self._idle) >= _MAX_IDLE:
+            await connection.aclose()
+        else:
+            self._make_idle(connection)
+
+    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+        """Send a request and wait for the head of its response; see ``Transport.post``."""
+        self._check_usable()
+        request = self._head.make(path, headers, len(body)) + body
+        connection = await self._take_idle()
+        if connection is not None:
+            parser = self._new_parser()
+            try:
+                return await self._exchange(connection, parser, request)
+            except ProviderError as error:
+                if error.kind != "connection" or parser.started:
+                    raise
+            # The server had closed the connection while it was idle: no fault of this request.
+        return await self._exchange(await self._open(), self._new_parser(), request)
+
+    async def aclose(self) -> None:
+        """Close every connection, also those of live responses. Idempotent."""
+        self._closed = True
+        every = [*self._idle, *self._live]
+        self._idle.clear()
+        self._live.clear()
+        for connection in every:
+            await connection.aclose()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"{self!r} is closed; it lives as long as its agent's `async with` block")
+        loop = anyio.lowlevel.current_token()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop != loop:
+            raise RuntimeError(
+                f"{self!r} was used in another event loop before; open a new agent in each asyncio.run or trio.run"
+            )
+
+    def _new_parser(self) -> ResponseParser:
+        return ResponseParser(max_head_bytes=self._max_head_bytes, max_response_bytes=self._max_response_bytes)
+
+    async def _connect_directly(self, host: str, port: int, tls: bool) -> ByteStream:
+        return await connect_direct(host, port, tls, self._tls_context)
+
+    async def _open(self) -> Connection:
+        url = self._url
+        return await open_connection(self._connect, url.host, url.port, tls=url.tls, within=self._connect_timeout)
+
+    def _is_fresh(self, connection: Connection, now: float) -> bool:
+        return now - connection.idle_since <= self._keepalive and not connection.looks_dead()
+
+    async def _take_idle(self) -> Connection | None:
+        """An idle connection that may be used again.
+
+        The one that waited longest comes first, so that turns keep the spare one alive too.
+        """
+        while self._idle:
+            connection = self._idle.popleft()
+            if self._is_fresh(connection, anyio.current_time()):
+                return connection
+            await connection.aclose()
+        return None
+
+    def _make_idle(self, connection: Connection) -> None:
+        connection.idle_since = anyio.current_time()
+        self._idle.append(connection)
+
+    async def _exchange(self, connection: Connection, parser: ResponseParser, request: bytes) -> DirectResponse:
+        """Send the request and read until the head of the response is there."""
+        self._live.add(connection)
+        try:
+            try:
+                await connection.stream.send(request)
+            except (OSError, anyio.BrokenResourceError):
+                # A server may refuse a large body and close before it has read it all: its answer
+                # is then waiting here. If there is none, reading says so.
+                connection.broken = True
+            while not parser.head_complete:
+                await read_more(connection, parser)
+        except BaseException:
+            parser.detach()
+            await self.discard(connection)
+            raise
+        return DirectResponse(self, connection, parser)
+
+    def take_back(self, connection: Connection) -> bool:
+        """Keep a connection for the next request; False if it has to be closed."""
+        if self._closed or connection.broken or len(self._idle) >= _MAX_IDLE:
+            return False
+        self._live.discard(connection)
+        self._make_idle(connection)
+        return True
+
+    async def discard(self, connection: Connection) -> None:
+        """Close a connection; shielded, bounded."""
+        self._live.discard(connection)
+        await connection.aclose()
+
+
+async def read_more(connection: Connection, parser: ResponseParser) -> None:
+    """One network read into the parser.
+
+    Raises:
+        ProviderError: The connection broke, or what came is no good response.
+    """
+    try:
+        data = await connection.stream.receive(_READ_BYTES)
+    except anyio.EndOfStream:
+        parser.end_of_connection()
+    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+        raise ProviderError("the connection to the server broke", kind="connection") from error
+    else:
+        parser.feed(data)
+
+
+class DirectResponse(Response):
+    """A response of ``DirectTransport``; its connection is free as soon as the body's end was read."""
+
+    __slots__ = ("_connection", "_error", "_parser", "_transport")
+
+    def __init__(self, transport: DirectTransport, connection: Connection, parser: ResponseParser) -> None:
+        self.status = parser.status
+        self.headers = parser.headers
+        self._transport = transport
+        self._connection: Connection | None = connection
+        self._parser = parser
+        self._error: ProviderError | None = None
+        if parser.complete:
+            self._finish(connection)
+
+    async def receive(self) -> bytes:
+        """See ``Response.receive``."""
+        parser = self._parser
+        if self._error is not None:
+            raise self._error
+        try:
+            while True:
+                data = parser.take()
+                if data:
+                    return data
+                if parser.complete:
+                    parser.check_end()
+                    raise anyio.EndOfStream
+                await self._read()
+        except ProviderError as error:
+            self._error = error
+            raise
+
+    async def _read(self) -> None:
+        connection = self._connection
+        if connection is None:
+            raise ProviderError("the response was closed before its end was read", kind="connection")
+        await read_more(connection, self._parser)
+        if self._parser.complete:
+            self._finish(connection)
+
+    def _finish(self, connection: Connection) -> None:
+        """The body is at its end: give the connection back, if it is good for more."""
+        if self._parser.reusable and self._transport.take_back(connection):
+            self._connection = None
+        self._parser.detach()
+
+    def abort(self) -> None:
+        """See ``Response.abort``."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def aclose(self) -> None:
+        """See ``Response.aclose``."""
+        connection, self._connection = self._connection, None
+        self._parser.detach()
+        if connection is not None:
+            await self._transport.discard(connection)

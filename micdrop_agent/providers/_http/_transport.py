@@ -1,0 +1,145 @@
+"""The seam between a provider and the network: post a request, read the body of its response.
+
+    provider ── post(path, headers, body) ──▶ Transport ──▶ Response ── receive(), receive(), … ──▶ bytes
+
+No async generator anywhere: a response is read by hand and closed by whoever asked for it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from anyio.abc import ByteStream
+
+__all__ = ["CLOSE_TIMEOUT_S", "MAX_ERROR_BYTES", "ConnectFn", "Response", "Transport"]
+
+ConnectFn: TypeAlias = "Callable[[str, int, bool], Awaitable[ByteStream]]"
+"""Opens a connection: host, port, whether to speak TLS. Tests hand in streams in memory."""
+
+CLOSE_TIMEOUT_S: Final = 0.5
+"""Longest that closing may take: it is shielded from the cancellation it mostly follows."""
+
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""How much of an error's body is read: more than any provider's JSON, less than a hurtful page."""
+
+_DRAIN_TIMEOUT_S: Final = 0.25
+_DRAIN_BYTES: Final = 64 * 1024
+
+
+class Response(ABC):
+    """A response whose head is there. Close it with ``aclose()``, also after an error.
+
+    Attributes:
+        status: HTTP status, 200 to 599.
+        headers: Names in lower case; a repeated header's values are joined with ``", "``.
+    """
+
+    __slots__ = ("headers", "status")
+
+    status: int
+    headers: dict[str, str]
+
+    @abstractmethod
+    async def receive(self) -> bytes:
+        """The next bytes of the body, decoded: what one network read brought, never empty.
+
+        Raises:
+            anyio.EndOfStream: The body is complete.
+            ProviderError: The connection broke (``connection``), the body was cut (``truncated``), is
+                too large, or cannot be decoded (``protocol``).
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Give the connection back if the body was read to its end, else close it. Idempotent.
+
+        Works inside a cancelled scope and takes ``CLOSE_TIMEOUT_S`` seconds at most.
+        """
+
+    def abort(self) -> None:  # noqa: B027 - a hint, which not every transport can follow
+        """Synchronously tell the server that nobody listens any more, where that is possible.
+
+        ``aclose()`` is still needed. A response that was read to its end is left alone.
+        """
+
+    async def read(self, limit: int = MAX_ERROR_BYTES) -> bytes:
+        """The rest of the body, at most ``limit`` bytes of it (for the body of an error).
+
+        What cannot be read any more is left out: an error whose body is cut is still that error.
+        """
+        from micdrop_agent.errors import ProviderError
+
+        parts: list[bytes] = []
+        size = 0
+        while size < limit:
+            try:
+                part = await self.receive()
+            except (anyio.EndOfStream, ProviderError):
+                break
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)[:limit]
+
+    async def drain(self) -> bool:
+        """Read what follows a stream's end mark, so that the connection can be used again.
+
+        Mostly the body's end came along with the mark, and nothing is waited for. Else the wait
+        is a short one (0.25 s): a connection is worth less than a caller's time.
+
+        Returns:
+            Whether the body is at its end.
+        """
+        from micdrop_agent.errors import ProviderError
+
+        size = 0
+        with anyio.move_on_after(_DRAIN_TIMEOUT_S):
+            while size < _DRAIN_BYTES:
+                try:
+                    size += len(await self.receive())
+                except anyio.EndOfStream:
+                    return True
+                except ProviderError:
+                    return False
+        return False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+
+class Transport(Protocol):
+    """Where requests of one provider go. Belongs to one event loop; use it from there only."""
+
+    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+        """Send a request and wait for the head of its response, whatever its status.
+
+        Args:
+            path: Below the base URL, for example ``/chat/completions``.
+            headers: Further headers, names in lower case.
+            body: The JSON body.
+
+        Raises:
+            ProviderError: No response came (``connection``, ``timeout``), or it is no HTTP (``protocol``).
+        """
+        ...
+
+    async def prewarm(self) -> None:
+        """Open a connection ahead of the next request, unless one is ready."""
+        ...
+
+    @property
+    def needs_spare(self) -> bool:
+        """Whether ``prewarm()`` would open a connection now."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection that is ours. Idempotent."""
+        ...

@@ -1,0 +1,159 @@
+"""Base URLs, and the proxies of the environment that apply to them; no I/O."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BaseUrl", "proxy_for"]
+
+_NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f]")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@attrs.frozen(kw_only=True)
+class BaseUrl:
+    """Where a server is, taken apart once.
+
+    Attributes:
+        tls: Whether it is ``https``.
+        host: Host name or address, without the brackets of an IPv6 address.
+        port: TCP port.
+        authority: The value of the ``host`` header.
+        prefix: Path before every request's path, without a slash at its end.
+        query: Query that every request gets, without the ``?``.
+        authorization: Basic credentials from the URL's user part; never shown.
+    """
+
+    tls: bool
+    host: str
+    port: int
+    authority: str
+    prefix: str
+    query: str
+    authorization: str | None = attrs.field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> BaseUrl:
+        """Read a base URL such as ``https://api.example.com/v1``.
+
+        Raises:
+            ValueError: It is none. The message does not repeat the URL, which may hold a password.
+        """
+        url = url.strip()
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+            host = _ascii_host(parts.hostname or "")
+        except ValueError as error:
+            raise ValueError(f"base_url is no URL: {error}") from None
+        if parts.scheme not in _DEFAULT_PORTS:
+            raise ValueError("base_url must begin with http:// or https://")
+        if not host:
+            raise ValueError("base_url names no host")
+        if _NOT_IN_A_URL.search(url):
+            raise ValueError("base_url has a space or a control character in it")
+        shown = f"[{host}]" if ":" in host else host
+        default = _DEFAULT_PORTS[parts.scheme]
+        port = default if port is None else port
+        return cls(
+            tls=parts.scheme == "https",
+            host=host,
+            port=port,
+            authority=shown if port == default else f"{shown}:{port}",
+            prefix=_ascii_path(parts.path).rstrip("/"),
+            query=_ascii_path(parts.query),
+            authorization=_basic(parts.username, parts.password),
+        )
+
+    def target(self, path: str) -> str:
+        """The request target: prefix, path and both queries."""
+        path, _, query = path.partition("?")
+        if path and not path.startswith("/"):
+            path = "/" + path
+        queries = "&".join(q for q in (self.query, query) if q)
+        target = (self.prefix + path) or "/"
+        return f"{target}?{queries}" if queries else target
+
+    def __str__(self) -> str:
+        """The URL without credentials and query."""
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+
+def _ascii_host(host: str) -> str:
+    if host.isascii():
+        return host
+    # The stdlib knows IDNA 2003 only, which is the same for nearly every name in use.
+    return host.encode("idna").decode("ascii")
+
+
+def _ascii_path(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(c if c.isascii() else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
+
+
+def _basic(user: str | None, password: str | None) -> str | None:
+    if user is None and password is None:
+        return None
+    pair = f"{unquote(user or '')}:{unquote(password or '')}"
+    return "Basic " + base64.b64encode(pair.encode()).decode("ascii")
+
+
+def proxy_for(url: BaseUrl, environ: Mapping[str, str] | None = None) -> str | None:
+    """The proxy that the environment names for this host, or None.
+
+    Reads ``HTTPS_PROXY`` or ``HTTP_PROXY`` (by the scheme), ``ALL_PROXY`` and ``NO_PROXY``, in lower
+    case too, lower case first, as other clients do.
+    """
+    env = os.environ if environ is None else environ
+    scheme = "https" if url.tls else "http"
+    proxy = _lookup(env, f"{scheme}_proxy") or _lookup(env, "all_proxy")
+    if not proxy or _bypassed(url, _lookup(env, "no_proxy")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _lookup(env: Mapping[str, str], name: str) -> str:
+    # In a CGI process HTTP_PROXY is a header that the client chose ("httpoxy").
+    if name == "http_proxy" and "REQUEST_METHOD" in env:
+        return env.get(name, "")
+    return env.get(name) or env.get(name.upper(), "")
+
+
+def _bypassed(url: BaseUrl, no_proxy: str) -> bool:
+    host = url.host.lower().rstrip(".")
+    for entry in no_proxy.split(","):
+        name = entry.strip().lower()
+        if name == "*":
+            return True
+        name = name.removeprefix("*").lstrip(".")
+        if not name:
+            continue
+        for candidate in (host, f"{host}:{url.port}", f"[{host}]:{url.port}", f"[{host}]"):
+            if candidate == name or (candidate.endswith("." + name) and not _is_address(host)):
+                return True
+        if "/" in name and _is_address(host) and _in_network(host, name):
+            return True
+    return False
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or re.fullmatch(r"[0-9.]+", host) is not None
+
+
+def _in_network(host: str, network: str) -> bool:
+    from ipaddress import ip_address, ip_network
+
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False
