@@ -1,0 +1,113 @@
+"""Plays a vector's ``provider``: one op list for each HTTP request of a child, the last one repeated."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from micdrop_agent.testing._dialects import dialect_of
+from vector_ops import UnknownOperationError
+
+if TYPE_CHECKING:
+    from micdrop_agent.testing import Exchange, ReceivedRequest, Reply
+    from micdrop_agent.testing._dialects import Dialect
+    from vector_ops import Op, Trace
+
+
+def script_of(lists: list[list[Op]], trace: Trace) -> Any:
+    """The script of one child."""
+
+    def pick(request: ReceivedRequest) -> Reply:
+        ops = lists[min(request.number, len(lists) - 1)]
+
+        async def reply(exchange: Exchange) -> None:
+            player = _Player(exchange, trace)
+            for op in ops:
+                if await player.play(op):
+                    return
+
+        return reply
+
+    return pick
+
+
+class _Player:
+    def __init__(self, exchange: Exchange, trace: Trace) -> None:
+        self.exchange = exchange
+        self.trace = trace
+        self.dialect: Dialect = dialect_of(exchange.request.path)
+
+    async def play(self, op: Op) -> bool:
+        """Play one op; true if it was the last of the response."""
+        name = op["op"]
+        data = self._data(name, op)
+        if data is not None:
+            await self.exchange.send(data)
+            return False
+        match name:
+            case "wait":
+                await self.exchange.head()
+                await self.trace.gate(op["gate"]).wait()
+                return False
+            case "sleep":
+                await self.exchange.head()
+                await anyio.sleep(op["ms"] / 1000)
+                return False
+            case "done":
+                await self.exchange.send(self.dialect.done())
+                await self.exchange.end()
+            case "failed" | "incomplete" | "error_event":
+                await self._bad_end(name, op)
+            case "eof":
+                await self.exchange.end()
+            case "disconnect":
+                await self.exchange.head()
+                await self.exchange.reset()
+            case "http_error":
+                await self._http_error(op)
+            case "hang":
+                await self.exchange.head()
+                await self.exchange.until_closed()
+            case "hang_before_headers":
+                await self.exchange.until_closed()
+            case _:
+                raise UnknownOperationError(f"provider op {name!r}")
+        return True
+
+    def _data(self, name: str, op: Op) -> bytes | None:
+        dialect = self.dialect
+        match name:
+            case "delta":
+                return dialect.text(op["text"])
+            case "text_done":
+                return dialect.text_done()
+            case "tool_call":
+                return dialect.calls([(op["id"], op["name"], op["arguments"])], op.get("content"))
+            case "tool_calls":
+                return dialect.calls([(call["id"], call["name"], call["arguments"]) for call in op["calls"]])
+            case "chunk":
+                return dialect.raw(op["delta"], op.get("finish"))
+            case "refusal":
+                return dialect.refusal(op["text"])
+        return None
+
+    async def _bad_end(self, name: str, op: Op) -> None:
+        if name == "failed":
+            data = self.dialect.failed(op["message"])
+        elif name == "incomplete":
+            data = self.dialect.incomplete(op["reason"])
+        else:
+            data = self.dialect.error(op["message"])
+        await self.exchange.send(data)
+        await self.exchange.end()
+
+    async def _http_error(self, op: Op) -> None:
+        headers = {"content-type": "application/json"}
+        if not op.get("sdk_retry") and not op.get("sdk_backoff"):
+            headers["x-should-retry"] = "false"
+        await self.exchange.head(op["status"], headers)
+        error = {"message": f"status {op['status']}", "type": "error", "code": None}
+        await self.exchange.send(json.dumps({"error": error}).encode())
+        await self.exchange.end()
