@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROGRESS",
+    "TEXT_DONE",
     "CallReady",
     "Finish",
     "FinishReason",
@@ -29,6 +30,7 @@ __all__ = [
     "ProviderStream",
     "Refusal",
     "Request",
+    "TextDone",
     "Usage",
 ]
 
@@ -100,9 +102,15 @@ class Progress:
     """Useful output that is no text yet (a part of a tool call): resets the chunk clock."""
 
 
-PROGRESS: Final = Progress()
+@attrs.frozen
+class TextDone:
+    """A stretch of text is whole although the response goes on: it is stored now."""
 
-ProviderEvent: TypeAlias = str | Refusal | CallReady | Usage | Finish | Progress
+
+PROGRESS: Final = Progress()
+TEXT_DONE: Final = TextDone()
+
+ProviderEvent: TypeAlias = str | Refusal | CallReady | Usage | Finish | Progress | TextDone
 """A plain ``str`` is a piece of text to be spoken: the commonest event has no wrapper."""
 
 

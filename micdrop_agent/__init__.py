@@ -1,0 +1,119 @@
+"""The LLM half of a real-time voice call, on structured concurrency (asyncio and Trio).
+
+    async with OpenaiAgent(model="gpt-4o", system_prompt="You are a voice assistant.") as agent:
+        agent.add_user_message("Hello!")
+        async for chunk in agent.answer():
+            await speak(chunk)
+
+The agents that talk to a server are loaded when they are first used, so that importing this
+package costs no HTTP client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from micdrop_agent.agent import Agent
+from micdrop_agent.answer import Answer
+from micdrop_agent.conversation import Conversation
+from micdrop_agent.echo import EchoAgent, MockAgent
+from micdrop_agent.errors import (
+    AllAgentsFailedError,
+    Attempt,
+    MaxStepsError,
+    MicdropError,
+    ProviderError,
+    ToolInputError,
+)
+from micdrop_agent.events import (
+    AgentSwitched,
+    AnswerFailed,
+    AnswerFinished,
+    AnswerSkipped,
+    EndCallRequested,
+    Event,
+    MessageAdded,
+    MessageCorrected,
+    ToolCalled,
+    UserMessageCancelled,
+    signal_of,
+)
+from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
+from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts
+from micdrop_agent.result import AnswerResult
+from micdrop_agent.tools import Tool, tool
+from micdrop_agent.turn import Turn
+
+if TYPE_CHECKING:
+    from micdrop_agent.model_agent import ModelAgent
+    from micdrop_agent.providers.chat import ChatAgent
+    from micdrop_agent.providers.local import LocalAgent
+    from micdrop_agent.providers.mistral import MistralAgent
+    from micdrop_agent.providers.openai import OpenaiAgent
+
+__version__: Final = "0.1.0.dev0"
+
+__all__ = [
+    "Agent",
+    "AgentSwitched",
+    "AllAgentsFailedError",
+    "Answer",
+    "AnswerFailed",
+    "AnswerFinished",
+    "AnswerResult",
+    "AnswerSkipped",
+    "Attempt",
+    "ChatAgent",
+    "Conversation",
+    "EchoAgent",
+    "EndCallRequested",
+    "Event",
+    "ExtractJson",
+    "ExtractTag",
+    "Item",
+    "LocalAgent",
+    "MaxStepsError",
+    "Message",
+    "MessageAdded",
+    "MessageCorrected",
+    "MicdropError",
+    "MistralAgent",
+    "MockAgent",
+    "ModelAgent",
+    "OpenaiAgent",
+    "ProviderError",
+    "Retry",
+    "Timeouts",
+    "Tool",
+    "ToolCall",
+    "ToolCalled",
+    "ToolInputError",
+    "ToolResult",
+    "Turn",
+    "UserMessageCancelled",
+    "signal_of",
+    "tool",
+]
+
+_LATE: Final = {
+    "ChatAgent": "micdrop_agent.providers.chat",
+    "LocalAgent": "micdrop_agent.providers.local",
+    "MistralAgent": "micdrop_agent.providers.mistral",
+    "ModelAgent": "micdrop_agent.model_agent",
+    "OpenaiAgent": "micdrop_agent.providers.openai",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load an agent that needs more than the core when it is first asked for (PEP 562)."""
+    module = _LATE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,103 @@
+"""Guards at the library's boundary: they say what was wrong and what to do instead."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from micdrop_agent.options import ExtractJson, ExtractTag
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from micdrop_agent.agent import Agent
+
+__all__ = ["State", "at_home", "call_back", "extract", "function", "may_answer", "may_open"]
+
+State: TypeAlias = Literal["new", "open", "closing", "closed"]
+
+
+def running_loop() -> object:
+    """The asyncio event loop that runs in this thread; ``None`` under Trio or without one."""
+    # Read without an import: under Trio asyncio may never have been loaded.
+    asyncio = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()
+
+
+def may_open(agent: Agent, state: State, *, owned: bool) -> None:
+    """Refuse to open an agent twice, or one that a ``FallbackAgent`` drives."""
+    name = type(agent).__name__
+    if owned:
+        raise RuntimeError(f"this {name} belongs to a FallbackAgent, which opens and closes it")
+    if state == "open":
+        raise RuntimeError(f"this {name} is open already; one 'async with' is its whole life")
+    if state != "new":
+        raise RuntimeError(
+            f"this {name} was closed and cannot be opened again (an agent belongs to one event "
+            "loop); make a new one, and give it the conversation with conversation.replace()"
+        )
+
+
+def may_answer(agent: Agent, state: State, *, owned: bool) -> None:
+    """Refuse ``answer()`` outside the agent's block."""
+    name = type(agent).__name__
+    if owned:
+        raise RuntimeError(f"this {name} belongs to a FallbackAgent; ask that for an answer")
+    if state == "new":
+        raise RuntimeError(f"answer() needs an open agent: 'async with {name}(...) as agent:'")
+    if state != "open":
+        raise RuntimeError(f"this {name} was closed; answer() needs an open agent")
+
+
+def at_home(what: str, home: tuple[int, object]) -> None:
+    """Refuse a call from another thread or another event loop than the agent's."""
+    thread, loop = home
+    if threading.get_ident() != thread:
+        raise RuntimeError(
+            f"{what} was called from another thread than the agent's event loop; use "
+            "anyio.from_thread.run_sync, or loop.call_soon_threadsafe"
+        )
+    if running_loop() is not loop:
+        raise RuntimeError(
+            f"{what} was called from another event loop than the one in which the agent was "
+            "opened; an agent belongs to one event loop"
+        )
+
+
+def extract(name: str, value: object) -> None:
+    """Refuse extraction options of another kind."""
+    if value is not None and not isinstance(value, ExtractJson | ExtractTag):
+        raise TypeError(f"{name} must be an ExtractJson or an ExtractTag, not {value!r}")
+
+
+def function(name: str, value: object) -> None:
+    """Refuse what cannot be called."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be a function, not {value!r}")
+
+
+def call_back(agent: Agent, callback: Callable[[Any], object], value: Any) -> None:
+    """Call an extraction callback; its errors are logged, a coroutine runs in the background."""
+    try:
+        returned = callback(value)
+    except Exception:  # foreign code: the value is still stored and in the result
+        agent.logger.exception("the extract callback raised; the answer goes on")
+        return
+    if inspect.iscoroutine(returned):
+        if agent._root()._state == "open":
+            agent._spawn(_awaiting(agent, returned), "micdrop extract callback")
+        else:
+            returned.close()
+            agent.logger.error("the extract callback is async and needs an open agent to run in")
+
+
+def _awaiting(agent: Agent, work: Awaitable[object]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        try:
+            await work
+        except Exception:  # foreign code, as above
+            agent.logger.exception("the extract callback raised; the answer goes on")
+
+    return run

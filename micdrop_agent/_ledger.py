@@ -1,0 +1,243 @@
+"""What one answer said and did, and how much of it the consumer received. No I/O.
+
+    Turn ── say / add / open_call ──▶ Ledger ──▶ Conversation
+    Answer ── took ─────────────────▶   │
+    cancel ── interrupt ────────────▶   ▼
+                                  events to emit
+
+Text is kept in segments: a segment is what becomes one assistant message. It is open while it
+is being spoken, and stored once it is whole (``commit``) or cut (``interrupt``). Every method is
+synchronous, so a cancelled task can never leave the conversation half changed. Pinned in
+tests/test_ledger.py and by invariants 5 and 6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from micdrop_agent.events import Event, MessageAdded, MessageCorrected
+from micdrop_agent.messages import Item, Message, ToolCall, ToolResult, is_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from micdrop_agent.conversation import Conversation
+
+__all__ = ["CANCELLED_OUTPUT", "Ledger", "OpenCall"]
+
+CANCELLED_OUTPUT: Final = '{"error":"cancelled"}'
+"""Output of a call whose answer was cancelled (DESIGN, invariant 6)."""
+
+
+@attrs.define(eq=False)
+class Segment:
+    """A stretch of text, as offsets into all that the answer wrote."""
+
+    start: int
+    end: int
+    anchor: Item | None
+    """The last item of the conversation when the first word of it was written."""
+    aside: bool = False
+    """Spoken, but no part of the conversation (a filler of the hook, a restarted attempt)."""
+    stored: Message | None = None
+    text: str = ""
+    metadata: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class OpenCall:
+    """A tool call that has no result yet."""
+
+    item: ToolCall
+    owner: object
+    on_stack: bool = False
+    """The tool's code is running at this very moment, below the caller of ``cancel()``."""
+    deferred: bool = False
+    """Cancelled by the tool itself: its result is real if it returns without a checkpoint."""
+
+
+class Ledger:
+    """The record of one answer.
+
+    Args:
+        conversation: Where messages are stored.
+        record_interrupted: Whether the heard part of a cut answer is stored.
+    """
+
+    def __init__(self, conversation: Conversation, *, record_interrupted: bool = True) -> None:
+        self.conversation = conversation
+        self.record_interrupted = record_interrupted
+        self.chunks: list[str] = []
+        self.length = 0
+        self.received = 0
+        self.segments: list[Segment] = []
+        self.open: Segment | None = None
+        self.calls: list[OpenCall] = []
+
+    # -- text
+
+    def say(self, text: str, *, aside: bool = False) -> None:
+        """``text`` goes to the consumer as the next chunk."""
+        segment = self.open
+        if segment is None or segment.aside is not aside:
+            anchor = self.conversation[-1] if self.conversation else None
+            segment = Segment(self.length, self.length, anchor, aside)
+            self.segments.append(segment)
+            self.open = segment
+        self.chunks.append(text)
+        self.length += len(text)
+        segment.end = self.length
+
+    def took(self, chunk: str) -> None:
+        """The consumer received ``chunk``."""
+        self.received += len(chunk)
+
+    @property
+    def text(self) -> str:
+        """Everything that was written for the consumer."""
+        return "".join(self.chunks)
+
+    @property
+    def open_text(self) -> str:
+        """What has been spoken since the last stored message; what a next child continues."""
+        segment = self.open
+        return "" if segment is None or segment.aside else self.text[segment.start : segment.end]
+
+    def commit(self, metadata: Mapping[str, Any] | None = None) -> list[Event]:
+        """Store the open segment as one message; a blank one is not stored."""
+        segment, self.open = self.open, None
+        if segment is None or segment.aside:
+            return []
+        segment.text = self.text[segment.start : segment.end]
+        if metadata:
+            segment.metadata.update(metadata)
+        return self._store(segment, segment.text, segment.metadata, at_anchor=False)
+
+    def settle(self, message: Message) -> list[Event]:
+        """Store ``message`` as what the open segment amounts to, in the author's words."""
+        segment, self.open = self.open, None
+        if segment is not None and not segment.aside:
+            segment.text = self.text[segment.start : segment.end]
+            segment.metadata.update(message.metadata or {})
+            if not is_blank(message.content):
+                segment.stored = message
+        return self.add(message)
+
+    def drop_open(self) -> None:
+        """Keep the open segment out of the conversation; it was spoken and is taken back."""
+        if self.open is not None:
+            self.open.aside = True
+            self.open = None
+
+    def _store(
+        self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_anchor: bool
+    ) -> list[Event]:
+        if is_blank(text):
+            return []
+        message = Message("assistant", text, dict(metadata) or None)
+        segment.stored = message
+        index = len(self.conversation)
+        if at_anchor and segment.anchor is not None:
+            # What the caller said into the answer comes after the words it interrupted.
+            found = self.conversation.index_of(segment.anchor)
+            index = index if found is None else self._behind(found)
+        self.conversation._insert(index, message)
+        return [MessageAdded(message, index)]
+
+    def _behind(self, index: int) -> int:
+        """The place behind ``index`` that does not come between a call and its result."""
+        item = self.conversation[index]
+        after = index + 1
+        if isinstance(item, ToolCall) and after < len(self.conversation):
+            following = self.conversation[after]
+            if isinstance(following, ToolResult) and following.tool_call_id == item.tool_call_id:
+                return after + 1
+        return after
+
+    # -- items
+
+    def add(self, item: Item) -> list[Event]:
+        """Append ``item``; a result goes right behind its call; a blank message is ignored."""
+        if isinstance(item, ToolResult):
+            for call in self.calls:
+                if call.item.tool_call_id == item.tool_call_id:
+                    return self.close_call(call, item.output)
+        if isinstance(item, Message) and is_blank(item.content):
+            return []
+        return [MessageAdded(item, self.conversation._append(item))]
+
+    def open_call(self, item: ToolCall, owner: object) -> tuple[OpenCall, list[Event]]:
+        """Store a call; it stays open until ``close_call`` or ``interrupt``."""
+        call = OpenCall(item, owner)
+        self.calls.append(call)
+        return call, self.add(item)
+
+    def close_call(self, call: OpenCall, output: str) -> list[Event]:
+        """Store the result of ``call`` right behind it; nothing if it has one already."""
+        if call not in self.calls:
+            return []
+        self.calls.remove(call)
+        item = call.item
+        result = ToolResult(item.tool_call_id, item.tool_name, output)
+        found = self.conversation.index_of(item)
+        index = len(self.conversation) if found is None else found + 1
+        self.conversation._insert(index, result)
+        return [MessageAdded(result, index)]
+
+    def close_calls(self, output: str = CANCELLED_OUTPUT, *, owner: object = None) -> list[Event]:
+        """Give every open call (of ``owner``) its result, except one that is on the stack."""
+        events: list[Event] = []
+        for call in tuple(self.calls):
+            if owner is not None and call.owner is not owner:
+                continue
+            if call.on_stack:
+                call.deferred = True
+            else:
+                events += self.close_call(call, output)
+        return events
+
+    # -- the cut
+
+    def interrupt(self, upto: int) -> list[Event]:
+        """Cut the stored text to the first ``upto`` characters of what was written.
+
+        The open segment is stored as far as that, marked as interrupted.
+        """
+        events: list[Event] = []
+        open_segment, self.open = self.open, None
+        for segment in self.segments:
+            if segment.aside:
+                continue
+            if segment is open_segment:
+                events += self._store_cut(segment, upto)
+            elif segment.stored is not None and segment.end > upto:
+                events += self._shorten(segment, upto)
+        return events
+
+    def _store_cut(self, segment: Segment, upto: int) -> list[Event]:
+        segment.text = self.text[segment.start : segment.end]
+        if not self.record_interrupted:
+            return []
+        heard = segment.text[: max(0, upto - segment.start)]
+        segment.end = min(segment.end, max(upto, segment.start))
+        metadata = {**segment.metadata, "interrupted": True}
+        return self._store(segment, heard, metadata, at_anchor=True)
+
+    def _shorten(self, segment: Segment, upto: int) -> list[Event]:
+        old = segment.stored
+        index = None if old is None else self.conversation.index_of(old)
+        if old is None or index is None:
+            return []
+        heard = segment.text[: max(0, upto - segment.start)]
+        segment.end = max(upto, segment.start)
+        if is_blank(heard):
+            segment.stored = None
+            self.conversation._delete(index)
+            return [MessageCorrected(old, None, index)]
+        metadata = {**(old.metadata or {}), "interrupted": True}
+        new = attrs.evolve(old, content=heard, metadata=metadata)
+        segment.stored = new
+        self.conversation._put(index, new)
+        return [MessageCorrected(old, new, index)]

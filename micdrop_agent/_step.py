@@ -1,0 +1,284 @@
+"""One step of a turn: a request, its retries, its clocks, and what came back.
+
+    Step.run ──▶ _attempt ──▶ provider.open ──▶ receive … ──▶ text, calls, finish
+        ▲           │ ProviderError, nothing said yet
+        └── wait ◀──┘
+
+The clocks are ours and are moved only by useful output (text or a part of a call). Tool calls
+start as soon as they are complete, while the response may still be arriving.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import attrs
+
+from micdrop_agent._groups import lone_error_unwrapped
+from micdrop_agent._toolrun import ToolsOutcome, begin_call, run_call
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.messages import ToolCall
+from micdrop_agent.providers.protocol import (
+    CallReady,
+    Finish,
+    FinishReason,
+    Progress,
+    ProviderEvent,
+    ProviderStream,
+    Refusal,
+    Request,
+    TextDone,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anyio.abc import TaskGroup
+
+    from micdrop_agent._text import NarrationFilter
+    from micdrop_agent.model_agent import ModelAgent
+    from micdrop_agent.tools import Tool
+    from micdrop_agent.turn import Turn
+
+__all__ = ["Response", "Step"]
+
+CLOSE_TIMEOUT: Final = 0.5
+"""Longest in seconds that an answer waits for its response to close."""
+
+AFTER_FINISH: Final = 0.5
+"""Seconds for what a server sends after it said why it finished (usage, end mark)."""
+
+LONGEST_ASKED_WAIT: Final = 2.0
+"""A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
+
+
+@attrs.define
+class Response:
+    """What one response brought."""
+
+    said: bool = False
+    refused: bool = False
+    finish: FinishReason | None = None
+    outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
+    called: set[str] = attrs.field(factory=set)
+    muted: bool = False
+    late: str | None = None
+    """Which clock ran out; ``None`` while none has."""
+
+
+class Step:
+    """One request to the model of ``agent``, with its retries.
+
+    Args:
+        agent: Whose provider, options and tools are used.
+        turn: Where everything that comes back goes.
+        tools: The tools offered.
+        first: Whether this is the first request of the turn.
+    """
+
+    def __init__(
+        self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], *, first: bool
+    ) -> None:
+        self.agent = agent
+        self.turn = turn
+        self.tools = tools
+        self.continue_from = turn.continue_from if first else None
+        self.provider = agent._provider
+        self._clock = anyio.CancelScope()
+        self._narration: NarrationFilter | None = None
+        self._tasks: TaskGroup | None = None
+
+    async def run(self) -> Response:
+        """Send the request, and again while that makes sense.
+
+        Raises:
+            ProviderError: It failed for good.
+        """
+        retries = 0
+        while True:
+            response = Response()
+            try:
+                await self._attempt(response)
+            except ProviderError as error:
+                error.text_sent = self.turn.ledger.length > 0
+                retries += 1
+                if response.outcome.skip or response.outcome.end_call:
+                    return response  # the turn is over; what was cut off no longer matters
+                wait = None if response.said else self._wait_before(retries, error)
+                if wait is None:
+                    raise
+                self.agent.logger.info("retry %d in %.2f s: %s", retries, wait, error)
+                await anyio.sleep(wait)
+                if response.outcome.ran:
+                    return response  # the next request carries the calls and their results
+            else:
+                return response
+
+    def _wait_before(self, retry: int, error: ProviderError) -> float | None:
+        """Seconds to wait before retry number ``retry``; ``None`` to give up."""
+        options = self.agent.retry
+        if retry > options.max_retries:
+            return None
+        asked = error.retry_after
+        if error.kind == "rate_limit":
+            if asked is None or not self.turn.patient:
+                return None
+        elif not error.retryable:
+            return None
+        if self.agent.retry_is_default and not self.turn.patient:
+            return None
+        if asked is not None:
+            return asked if asked <= LONGEST_ASKED_WAIT else None
+        return options.wait_before(retry, random.random())  # noqa: S311 - spreads load, no secret
+
+    # -- one request
+
+    async def _attempt(self, response: Response) -> None:
+        agent, turn = self.agent, self.turn
+        turn.facts.requests += 1
+        request = Request(
+            items=agent._items(turn), tools=self.tools, continue_from=self.continue_from
+        )
+        self._narration = self._new_narration()
+        self._clock = anyio.CancelScope()
+        self._set_clock(agent.timeouts.first_chunk, "first chunk", response)
+        if self.tools and agent.parallel_tools:
+            with lone_error_unwrapped():
+                failure: ProviderError | None = None
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    try:
+                        await self._timed(request, response)
+                    except ProviderError as error:
+                        # Held back: a cut response must not cut the tools that it started.
+                        failure = error
+                self._tasks = None
+            if failure is not None:
+                raise failure
+        else:
+            await self._timed(request, response)
+        self._complete(response)
+
+    async def _timed(self, request: Request, response: Response) -> None:
+        with self._clock:
+            stream = await self.provider.open(request)
+            try:
+                await self._read(stream, response)
+            finally:
+                with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                    await stream.aclose()
+        if self._clock.cancelled_caught and response.finish is None:
+            raise ProviderError(
+                f"{self.provider.name} sent nothing useful in time ({response.late})",
+                kind="timeout",
+                provider=self.provider.name,
+                retryable=False,
+            )
+
+    async def _read(self, stream: ProviderStream, response: Response) -> None:
+        between = self.agent.timeouts.between_chunks
+        while True:
+            events = await stream.receive()
+            if events is None:
+                return
+            useful = False
+            for event in events:
+                if type(event) is str:
+                    self._text(event, response)
+                    useful = True
+                    if not response.said:
+                        response.said = True
+                        # The first chunk goes out before the rest of its burst is handled.
+                        await self.turn.drain()
+                else:
+                    useful = await self._other(event, response) or useful
+            if self.turn.agent.buffer_size is not None:
+                self._clock.deadline = float("inf")
+                await self.turn.drain()
+                useful = True
+            if response.finish is not None:
+                self._set_clock(AFTER_FINISH, "end mark", response)
+            elif useful:
+                self._set_clock(between, "between chunks", response)
+
+    def _set_clock(self, seconds: float | None, name: str, response: Response) -> None:
+        limit = "" if seconds is None else f"{seconds:g} seconds, "
+        response.late = f"{limit}Timeouts: {name}"
+        self._clock.deadline = (
+            float("inf") if seconds is None else anyio.current_time() + seconds
+        )
+
+    # -- its events
+
+    def _text(self, text: str, response: Response) -> None:
+        if response.muted:
+            return
+        if self._narration is not None:
+            text = self._narration.feed(text)
+        self.turn.write_nowait(text)
+
+    async def _other(self, event: ProviderEvent, response: Response) -> bool:
+        """Handle what is no plain text; whether it moves the clock."""
+        if isinstance(event, Progress):
+            return True
+        if isinstance(event, CallReady):
+            await self._call(event, response)
+            return True
+        if isinstance(event, Refusal):
+            response.refused = response.said = True
+            self._text(event.text, response)
+            return True
+        if isinstance(event, TextDone):
+            self._end_text(response)
+            return True
+        if isinstance(event, Usage):
+            self.turn._add_usage(event)
+        elif isinstance(event, Finish):
+            response.finish = event.reason
+            self.turn.facts.finish_reason = event.reason
+        return False
+
+    def _end_text(self, response: Response) -> None:
+        """A stretch of text is whole: hand over what was held back, and store it."""
+        if self._narration is not None:
+            if not response.muted:
+                self.turn.write_nowait(self._narration.finish(called=response.called))
+            self._narration = self._new_narration()
+        self.turn.commit({"refusal": True} if response.refused else None)
+
+    async def _call(self, event: CallReady, response: Response) -> None:
+        if not self.tools:
+            return  # none was offered: the last request of a turn wants words
+        response.called.add(event.name)
+        self._end_text(response)
+        tool = next((tool for tool in self.tools if tool.name == event.name), None)
+        if tool is not None and tool.skip_answer and tool.kind != "end_call":
+            response.muted = True  # the turn ends in silence: what follows is not spoken
+        call = begin_call(self.turn, ToolCall(event.id, event.name, event.arguments))
+        if call is None:
+            return
+        if self._tasks is not None:
+            self._tasks.start_soon(run_call, self.turn, call, response.outcome)
+            return
+        self._clock.deadline = float("inf")  # a tool has its own time-out
+        await run_call(self.turn, call, response.outcome)
+        self._set_clock(self.agent.timeouts.between_chunks, "between chunks", response)
+
+    def _new_narration(self) -> NarrationFilter | None:
+        if not self.tools:
+            return None
+        from micdrop_agent._text import NarrationFilter  # noqa: PLC0415 - only with tools
+
+        return NarrationFilter([tool.name for tool in self.tools])
+
+    def _complete(self, response: Response) -> None:
+        if response.finish == "content_filter":  # before the commit: the text was cut
+            raise ProviderError(
+                f"{self.provider.name} stopped its response with its content filter",
+                kind="content_filter",
+                provider=self.provider.name,
+            )
+        self._end_text(response)

@@ -1,0 +1,226 @@
+"""Running tool calls: every call gets exactly one result, right behind it, whatever happens.
+
+A call is stored before its tool starts and its result when the tool ends. A cancelled answer
+closes its open calls inside ``cancel()``; what a tool returns after that is dropped, with one
+exception: a tool that cancels its own answer and then returns without ever suspending has run
+to its end, so its result is real (``_stepwise`` sees that). Pinned in tests/test_toolrun.py
+and by invariant 6.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import attrs
+
+from micdrop_agent._groups import lone_error_unwrapped
+from micdrop_agent._ledger import CANCELLED_OUTPUT, OpenCall
+from micdrop_agent.errors import ToolInputError
+from micdrop_agent.events import AnswerSkipped, ToolCalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from micdrop_agent.messages import ToolCall
+    from micdrop_agent.tools import BoundCall, Tool
+    from micdrop_agent.turn import Turn
+
+__all__ = ["ToolsOutcome", "begin_call", "run_call", "run_calls"]
+
+
+@attrs.define
+class ToolsOutcome:
+    """What a set of tool calls means for the turn.
+
+    Args:
+        ran: Calls that got a result.
+        skip: A control tool ended the turn: nothing more is to be said.
+        end_call: The model asked for the end of the call.
+        plain: Calls whose result the model should see and speak of.
+    """
+
+    ran: int = 0
+    skip: bool = False
+    end_call: bool = False
+    plain: int = 0
+
+
+async def run_calls(turn: Turn, calls: Sequence[ToolCall], *, parallel: bool) -> ToolsOutcome:
+    """Run ``calls``, at the same time or in turn, and sum up what they mean."""
+    outcome = ToolsOutcome()
+    if not parallel or len(calls) < 2:  # noqa: PLR2004 - one call needs no task of its own
+        for item in calls:
+            call = begin_call(turn, item)
+            if call is not None:
+                await run_call(turn, call, outcome)
+        return outcome
+    with lone_error_unwrapped():
+        async with anyio.create_task_group() as tasks:
+            for item in calls:
+                call = begin_call(turn, item)
+                if call is not None:
+                    tasks.start_soon(run_call, turn, call, outcome)
+    return outcome
+
+
+def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
+    """Store ``item`` as a call that runs from now on; ``None`` if the turn is fenced.
+
+    Synchronous, so calls are stored in the order of the model, whatever order their tasks run in.
+    """
+    if not turn.claim():
+        return None
+    call, events = turn.ledger.open_call(item, turn)
+    turn._emit(events)
+    # A listener of the call may have cancelled the answer: then its tool never starts.
+    return None if turn.fenced else call
+
+
+async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
+    """Run the tool of ``call`` and store its result; drops it when the turn is fenced by then."""
+    if turn.fenced:
+        return
+    name = call.item.tool_name
+    run = _Run(turn, call, next((tool for tool in turn.tools if tool.name == name), None))
+    try:
+        await run.execute()
+    finally:
+        # The tool itself cancelled the answer and was then cancelled, or raised.
+        if call.deferred and run.output is None:
+            turn._emit(turn.ledger.close_call(call, CANCELLED_OUTPUT))
+    if run.output is not None:
+        run.store(run.output, outcome)
+
+
+class _Run:
+    """One execution of one tool."""
+
+    def __init__(self, turn: Turn, call: OpenCall, tool: Tool | None) -> None:
+        self.turn = turn
+        self.call = call
+        self.tool = tool
+        self.bound: BoundCall | None = None
+        self.value: Any = None
+        self.output: str | None = None
+        self.failed = False
+
+    async def execute(self) -> None:
+        tool, item = self.tool, self.call.item
+        if tool is None:
+            known = ", ".join(tool.name for tool in self.turn.tools) or "none"
+            self._fail(f"there is no tool {item.tool_name!r}; the tools are: {known}")
+            return
+        try:
+            self.bound = tool.bind(item.parameters)
+            self.value = await self._timed(tool, self.bound)
+            self.output = _dump(self.value)
+        except ToolInputError as error:
+            self._fail(str(error))
+        except TimeoutError as error:
+            self._fail(str(error) or "the tool timed out")
+        except Exception as error:  # foreign code: the model is told, the answer goes on
+            self.turn.agent.logger.warning("tool %s raised", item.tool_name, exc_info=True)
+            self._fail(str(error) or type(error).__name__)
+
+    def _fail(self, text: str) -> None:
+        self.failed = True
+        self.output = json.dumps({"error": text}, ensure_ascii=False, separators=(",", ":"))
+
+    async def _timed(self, tool: Tool, bound: BoundCall) -> Any:
+        with anyio.CancelScope(shield=tool.on_cancel == "finish"):
+            if tool.timeout is None:
+                return await self._invoke(tool, bound)
+            with anyio.move_on_after(tool.timeout) as limit:
+                return await self._invoke(tool, bound)
+        if limit.cancelled_caught:
+            raise TimeoutError(f"the tool took longer than {tool.timeout:g} seconds")
+        raise AssertionError("a tool neither returned nor was cancelled")  # pragma: no cover
+
+    async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
+        agent = self.turn.agent
+        if tool.thread:
+            return await anyio.to_thread.run_sync(
+                bound.invoke, agent, abandon_on_cancel=tool.on_cancel == "cancel"
+            )
+        self.call.on_stack = True
+        try:
+            value = bound.invoke(agent)
+        finally:
+            self.call.on_stack = False
+        if inspect.isawaitable(value):
+            return await _stepwise(value.__await__(), self.call, self._suspended)
+        return value
+
+    def _suspended(self) -> None:
+        if self.call.deferred:
+            self.turn._emit(self.turn.ledger.close_call(self.call, CANCELLED_OUTPUT))
+
+    def store(self, output: str, outcome: ToolsOutcome) -> None:
+        turn, call, tool = self.turn, self.call, self.tool
+        if turn.fenced:
+            if call.deferred:
+                turn._emit(turn.ledger.close_call(call, output))
+            else:
+                turn.agent.logger.info(
+                    "the result of tool %s came after its answer was cancelled; it is dropped",
+                    call.item.tool_name,
+                )
+            return
+        outcome.ran += 1
+        kind = "plain" if tool is None or self.failed else tool.kind
+        if kind == "semantic_turn":
+            turn.facts.skipped = True
+            turn.emit(AnswerSkipped())
+        elif kind == "ignore_user_noise":
+            turn.cancel_prompt()
+        turn._emit(turn.ledger.close_call(call, output))
+        if kind == "end_call":
+            turn.end_call()
+            outcome.end_call = True
+        elif tool is not None and tool.skip_answer and not self.failed:
+            turn.facts.skipped = True
+            outcome.skip = True
+        else:
+            outcome.plain += 1
+        if tool is not None and self.bound is not None and tool.emit_output and not self.failed:
+            turn.emit(ToolCalled(tool.name, self.bound.parameters, self.value))
+
+
+def _dump(value: Any) -> str:
+    from micdrop_agent.tools import dump_output  # noqa: PLC0415 - tools may load late
+
+    return dump_output(value)
+
+
+@types.coroutine
+def _stepwise(
+    steps: Generator[Any, Any, Any], call: OpenCall, suspended: Callable[[], None]
+) -> Generator[Any, Any, Any]:
+    """Drive an awaitable as ``await`` does, and know when its code is on the stack.
+
+    ``call.on_stack`` is true exactly while the tool's own code runs, so ``cancel()`` can tell
+    that it was called by the tool; ``suspended`` is called before each suspension.
+    """
+    value: Any = None
+    error: BaseException | None = None
+    while True:
+        call.on_stack = True
+        try:
+            waiting_for = steps.send(value) if error is None else steps.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            call.on_stack = False
+        suspended()
+        value, error = None, None
+        try:
+            value = yield waiting_for
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as thrown:  # noqa: BLE001 - passed on to the tool, as await does
+            error = thrown

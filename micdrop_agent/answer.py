@@ -1,0 +1,343 @@
+"""One answer: a cancel scope, a turn, and the two ends of a memory object stream.
+
+    generate_answer ──▶ Turn ──[memory object stream]──▶ Answer ──▶ consumer
+                          └────── one CancelScope ──────────┘
+
+Invariants, pinned in tests/test_invariants_*.py:
+
+1. No chunk leaves ``receive()`` after ``cancel()`` has returned.
+3. An answer ends exactly once, with exactly one status.
+4. What the consumer received is a prefix of what was written, in order.
+12. The consumer may stop reading at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio.abc import ObjectReceiveStream
+
+from micdrop_agent._heard import heard_length
+from micdrop_agent.errors import AllAgentsFailedError, Attempt
+from micdrop_agent.events import (
+    AnswerFailed,
+    AnswerFinished,
+    AnswerSkipped,
+    EndCallRequested,
+    Event,
+)
+from micdrop_agent.result import AnswerResult, AnswerStatus, EndStatus
+from micdrop_agent.turn import Turn
+
+if TYPE_CHECKING:
+    from micdrop_agent.agent import Agent
+    from micdrop_agent.messages import Message
+
+__all__ = ["Answer"]
+
+CLOSE_TIMEOUT: Final = 0.5
+"""Seconds that ``aclose()`` waits for the answer's task; a shielded tool may take longer."""
+
+IDLE_READER: Final = 30.0
+"""Seconds without a chunk being read after which the end of the call is announced anyway."""
+
+JOIN_TIMEOUT: Final = 0.02
+"""Seconds that an answer waits for the one it superseded to close its request."""
+
+
+class Answer(ObjectReceiveStream[str]):
+    """The text of one answer as a stream of chunks, and the handle to stop it.
+
+    Made by ``agent.answer()``; it has started already. Iterate it (``async for``), call
+    ``receive()``, or only ``wait()`` for its end. It may be read from any task, by one reader
+    after the other; a reader that times out in ``receive()`` does not stop it. Leaving
+    ``async with answer``, or ``aclose()``, stops it; a loop that is merely left early does not.
+
+    Raises (from iteration, after the last chunk):
+        ProviderError: The answer failed (unless the agent has ``raise_on_failure=False``).
+        Exception: What the agent's own code raised.
+
+    Source: Micdrop page "Agent (LLM)", ``answer(): Readable``.
+    """
+
+    def __init__(self, agent: Agent, prompt: Message | None) -> None:
+        self._agent = agent
+        self._scope = anyio.CancelScope()
+        self._linger = anyio.CancelScope()
+        self._outbox, self._inbox = anyio.create_memory_object_stream[str](math.inf)
+        self._pending: deque[str] = deque()
+        self._room: anyio.Event | None = None
+        self._ended = anyio.Event()
+        self._task_done = anyio.Event()
+        self._progress: anyio.Event | None = None
+        self._status: AnswerStatus = "running"
+        self._result: AnswerResult | None = None
+        self._error: Exception | None = None
+        self._started_at = anyio.current_time()
+        self._waiting = 0
+        self._suspect = False
+        self._read = False
+        self._drained = False
+        self._cut = False
+        self._turn = Turn(self, agent, prompt=prompt, scope=self._scope)
+        self._ledger = self._turn.ledger
+
+    # -- for everybody
+
+    @property
+    def status(self) -> AnswerStatus:
+        """``"running"``, then how the generation ended; a later cut does not change it."""
+        return self._status
+
+    @property
+    def text(self) -> str:
+        """The text that the consumer has received so far."""
+        return self._ledger.text[: self._ledger.received]
+
+    @property
+    def result(self) -> AnswerResult:
+        """Text, status, usage, times and error of the generation.
+
+        Raises:
+            RuntimeError: The answer is still running; ``await answer.wait()`` first.
+        """
+        if self._result is None:
+            raise RuntimeError("the answer is still running; await answer.wait() for its result")
+        return self._result
+
+    async def wait(self) -> AnswerResult:
+        """Wait until the generation has ended and return its result; raises nothing of it.
+
+        A host that takes the text from here, without iterating, counts as its reader.
+        """
+        if not self._read:
+            self._take_all()
+        await self._ended.wait()
+        if not self._read:
+            self._take_all()
+        return self.result
+
+    def cancel(self, heard: int | str | None = None) -> None:
+        """Stop this answer; see ``Agent.cancel``. It may be called at any time, repeatedly.
+
+        Args:
+            heard: What the caller really heard of it: a number of characters of ``text``, or
+                the text itself. The stored message is cut there. ``None``: all that was received.
+
+        Raises:
+            RuntimeError: Called from another thread.
+            TypeError: ``heard`` is neither.
+            ValueError: ``heard`` is a negative number.
+        """
+        self._agent._check_thread("cancel()")
+        self._stop(heard)
+
+    async def receive(self) -> str:
+        """The next chunk.
+
+        Raises:
+            anyio.EndOfStream: The answer has ended, or was cancelled.
+            ProviderError: The answer failed; comes after its last good chunk.
+        """
+        self._read = True
+        if self._suspect:
+            await anyio.lowlevel.checkpoint()
+            buffered = self._inbox.statistics().current_buffer_used
+            if not self._cut and len(self._pending) > buffered + self._waiting:
+                return self._take()
+        self._waiting += 1
+        try:
+            await self._inbox.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            if self._pending and not self._cut:
+                return self._take()
+            return self._end_reached()
+        except BaseException:
+            # A native asyncio cancellation may lose the item that was just handed over
+            # (anyio #536). The chunk itself is still in _pending; only the wake-up is gone.
+            self._suspect = True
+            raise
+        finally:
+            self._waiting -= 1
+        if self._cut or not self._pending:
+            return self._end_reached()
+        return self._take()
+
+    async def aclose(self) -> None:
+        """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
+        self._agent._check_thread("aclose()")
+        self._stop(None)
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            await self._task_done.wait()
+
+    def __del__(self) -> None:
+        # An answer that nobody read to its end is legal; its streams must not warn of it.
+        inbox = getattr(self, "_inbox", None)
+        if inbox is not None:
+            self._outbox.close()
+            inbox.close()
+
+    # -- the consumer's side
+
+    def _take(self) -> str:
+        chunk = self._pending.popleft()
+        self._ledger.took(chunk)
+        self._moved()
+        return chunk
+
+    def _take_all(self) -> None:
+        while self._pending:
+            self._take()
+        self._moved()
+
+    def _moved(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
+
+    def _end_reached(self) -> str:
+        if self._cut:
+            raise anyio.EndOfStream
+        self._drained = True
+        self._moved()
+        if self._error is not None and self._agent.raise_on_failure:
+            raise self._error
+        raise anyio.EndOfStream
+
+    # -- the producer's side
+
+    def _push(self, chunk: str) -> None:
+        self._pending.append(chunk)
+        self._outbox.send_nowait(chunk)
+
+    async def _wait_for_room(self, buffer_size: int) -> None:
+        while len(self._pending) > buffer_size and not (self._cut or self._turn.fenced):
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+
+    # -- the end, from any side
+
+    def _stop(self, heard: int | str | None, *, keep_unread: bool = False) -> None:
+        """Settle everything in one synchronous step; only then cancel the scope."""
+        ledger = self._ledger
+        upto = heard_length(heard, ledger.text[: ledger.received])
+        running = self._status == "running"
+        if not running and (self._drained or self._cut) and heard is None:
+            self._fence()
+            return
+        if not running and keep_unread and not self._read:
+            self._fence()
+            return
+        events: list[Event] = []
+        self._fence()
+        self._cut = self._cut or not self._drained
+        self._outbox.close()
+        self._inbox.close()
+        self._moved()
+        events += ledger.interrupt(upto)
+        events += ledger.close_calls()
+        if running:
+            events += self._end_as("cancelled", text=ledger.text[:upto])
+        self._pending.clear()
+        self._scope.cancel()
+        self._agent._hub.emit(*events)
+        self._agent._was_cancelled(self, running=running)
+
+    def _fence(self) -> None:
+        self._turn.fence()
+        self._linger.cancel()
+
+    def _finish(self, error: Exception | None) -> None:
+        """The generation ended by itself; nothing happens if it was cancelled before."""
+        if self._status != "running":
+            return
+        turn, ledger = self._turn, self._ledger
+        events: list[Event] = []
+        if error is None:
+            status: EndStatus = "skipped" if turn.facts.skipped and not ledger.length else "completed"
+        else:
+            status = "failed"
+            self._error = error
+            events += ledger.interrupt(ledger.length)
+        events += ledger.close_calls('{"error":"no result"}')
+        ended = self._end_as(status, text=ledger.text, error=error)
+        self._outbox.close()
+        if error is not None:
+            self._agent._log_failure(error)
+            events.append(AnswerFailed(error))
+            if isinstance(error, AllAgentsFailedError):
+                events.append(AnswerSkipped())
+        self._agent._hub.emit(*events, *ended)
+
+    def _end_as(
+        self, status: EndStatus, *, text: str, error: Exception | None = None
+    ) -> list[Event]:
+        turn = self._turn
+        attempts: tuple[Attempt, ...] = tuple(turn.facts.attempts)
+        self._status = status
+        first = turn.facts.first_chunk_at
+        self._result = AnswerResult(
+            text=text,
+            status=status,
+            error=error,
+            attempts=attempts,
+            usage=turn.facts.usage,
+            finish_reason=turn.facts.finish_reason,
+            requests=turn.facts.requests,
+            time_to_first_chunk=None if first is None else first - self._started_at,
+            duration=anyio.current_time() - self._started_at,
+            extracted=turn.facts.extracted,
+        )
+        self._ended.set()
+        return [AnswerFinished(self._result)]
+
+    # -- the task
+
+    async def _run(self, previous: Answer | None) -> None:
+        """The answer's task, in the agent's task group. No Exception ever leaves it."""
+        try:
+            await self._generate(previous)
+            if self._turn.facts.ends_call:
+                await self._announce_end()
+        except anyio.get_cancelled_exc_class():
+            self._stop(None)
+            # The agent's or the host's own cancellation goes on; a native cancellation of this
+            # one task is only a cancel() of this answer and must not end the whole agent.
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+        finally:
+            self._task_done.set()
+
+    async def _generate(self, previous: Answer | None) -> None:
+        error: Exception | None = None
+        with self._scope:
+            if previous is not None and not previous._task_done.is_set():
+                with anyio.move_on_after(JOIN_TIMEOUT):
+                    await previous._task_done.wait()
+            try:
+                await self._agent._respond(self._turn)
+            except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
+                error = raised
+        self._finish(error)
+
+    async def _announce_end(self) -> None:
+        """The end of the call is told once the farewell was handed over, to the last chunk."""
+        with self._linger:
+            while not self._drained and (self._pending or self._read or self._waiting):
+                self._progress = anyio.Event()
+                with anyio.move_on_after(IDLE_READER) as idle:
+                    await self._progress.wait()
+                if idle.cancelled_caught:
+                    break
+            # One turn of the loop, so that the reader sees the end before the event comes.
+            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
+            if not self._turn.fenced:
+                self._agent._hub.emit(EndCallRequested())

@@ -1,0 +1,102 @@
+"""The conversation: one ordered list of items, read by everybody, changed by one owner.
+
+Positions are found by identity, never by equality: the same words may be said twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, overload
+
+from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Conversation"]
+
+
+class Conversation(Sequence[Item]):
+    """The items of a call, in order; the first one is the system prompt.
+
+    A read-only sequence for users (``conversation[-1]``, ``for item in conversation``);
+    it changes through the agent that owns it. Compares equal to a list of equal items.
+
+    Source: Micdrop page "Agent (LLM)", "Conversation Management".
+    """
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._items: list[Item] = list(items)
+        self._may_replace: Callable[[], None] | None = None
+        self.version = 0
+        """Counts the changes; lets a provider keep what it made of an unchanged history."""
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Conversation):
+            return self._items == other._items
+        if isinstance(other, list):
+            return self._items == other
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, compared by content
+
+    def __repr__(self) -> str:
+        return f"Conversation({self._items!r})"
+
+    def replace(self, items: Iterable[Item]) -> None:
+        """Put ``items`` in the place of everything, for example to resume a call.
+
+        No events are emitted. The list is copied.
+
+        Raises:
+            TypeError: An element is no ``Message``, ``ToolCall`` or ``ToolResult``.
+            RuntimeError: An answer is running; cancel it first.
+        """
+        new = list(items)
+        for item in new:
+            if not isinstance(item, Message | ToolCall | ToolResult):
+                raise TypeError(f"a conversation holds messages and tool calls, not {item!r}")
+        if self._may_replace is not None:
+            self._may_replace()
+        self._items = new
+        self.version += 1
+
+    def index_of(self, item: Item) -> int | None:
+        """Where ``item`` itself (not an equal one) stands; ``None`` if it does not."""
+        # From the end: what is looked for was nearly always added a moment ago.
+        for index in range(len(self._items) - 1, -1, -1):
+            if self._items[index] is item:
+                return index
+        return None
+
+    # What follows is for the owner, the agent's own machinery.
+
+    def _insert(self, index: int, item: Item) -> None:
+        self._items.insert(index, item)
+        self.version += 1
+
+    def _append(self, item: Item) -> int:
+        self._items.append(item)
+        self.version += 1
+        return len(self._items) - 1
+
+    def _put(self, index: int, item: Item) -> None:
+        self._items[index] = item
+        self.version += 1
+
+    def _delete(self, index: int) -> None:
+        del self._items[index]
+        self.version += 1

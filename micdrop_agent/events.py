@@ -1,0 +1,340 @@
+"""What an agent tells: typed events, in the order of the changes they report.
+
+    change ──▶ hub.emit ──▶ queue ──▶ listeners of the agent, in the order of ``on()``
+                                 ├──▶ streams of ``agent.events()``
+                                 └──▶ blinker signals, for observers of all agents
+
+One queue per agent: an event emitted while another is being delivered waits for its turn, so
+every observer sees the same order. A listener that raises is logged and harms nobody.
+Pinned in tests/test_events.py and by invariant 13.
+
+Source: Micdrop page "Agent (LLM)", section Events.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import anyio
+import attrs
+from blinker import Signal
+
+from micdrop_agent.messages import Item, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from micdrop_agent.result import AnswerResult
+
+__all__ = [
+    "EVENT_TYPES",
+    "AgentSwitched",
+    "AnswerFailed",
+    "AnswerFinished",
+    "AnswerSkipped",
+    "EndCallRequested",
+    "Event",
+    "EventHub",
+    "MessageAdded",
+    "MessageCorrected",
+    "ToolCalled",
+    "UserMessageCancelled",
+    "signal_of",
+]
+
+
+@attrs.frozen
+class MessageAdded:
+    """An item entered the conversation.
+
+    Args:
+        message: The message, tool call or tool result.
+        index: Where it stands; not always the end: a result stands right behind its call,
+            an interrupted text before what the caller said into it.
+
+    Source: Micdrop event ``Message``.
+    """
+
+    message: Item
+    index: int
+
+
+@attrs.frozen
+class MessageCorrected:
+    """A stored item was replaced, because less of it was heard than was stored.
+
+    Args:
+        old: The item as it was.
+        new: The item as it is now; ``None`` if nothing of it was heard and it is gone.
+        index: Where it stands, or stood.
+    """
+
+    old: Item
+    new: Item | None
+    index: int
+
+
+@attrs.frozen
+class UserMessageCancelled:
+    """The user message was noise and has been taken out of the conversation.
+
+    Args:
+        message: The message; ``None`` if there was none to take out.
+        index: Where it stood; ``None`` if there was none.
+
+    Source: Micdrop event ``CancelLastUserMessage``.
+    """
+
+    message: Message | None
+    index: int | None = None
+
+
+@attrs.frozen
+class AnswerSkipped:
+    """The agent says nothing this time: the turn is the caller's again.
+
+    Source: Micdrop event ``SkipAnswer``.
+    """
+
+
+@attrs.frozen
+class EndCallRequested:
+    """The call should end now; comes after the last chunk of the farewell was handed over.
+
+    Source: Micdrop event ``EndCall``.
+    """
+
+
+@attrs.frozen
+class ToolCalled:
+    """A tool with ``emit_output=True`` has run.
+
+    Args:
+        name: Name of the tool.
+        parameters: Its arguments, decoded.
+        output: What it returned; ``None`` if nothing.
+
+    Source: Micdrop event ``ToolCall``.
+    """
+
+    name: str
+    parameters: Any
+    output: Any
+
+
+@attrs.frozen
+class AnswerFailed:
+    """The answer failed for good, after every retry and every child.
+
+    Args:
+        error: A ``ProviderError``, an ``AllAgentsFailedError``, or what your own code raised.
+
+    Source: Micdrop event ``Failed``.
+    """
+
+    error: Exception
+
+
+@attrs.frozen
+class AgentSwitched:
+    """A ``FallbackAgent`` went on to its next child within an answer.
+
+    Args:
+        from_: Name of the child that failed or was too slow.
+        to: Name of the child that answers now.
+        reason: Why: the error of the first, or a ``TimeoutError`` for one that lost a hedge.
+        restarted: Text was already received and the new child starts from the beginning:
+            the host should drop the audio it has not played yet.
+    """
+
+    from_: str
+    to: str
+    reason: Exception
+    restarted: bool = False
+
+
+@attrs.frozen
+class AnswerFinished:
+    """The generation of an answer ended, one way or another; comes once for each answer.
+
+    Args:
+        result: Text, status, usage, times and error.
+    """
+
+    result: AnswerResult
+
+
+Event: TypeAlias = (
+    MessageAdded
+    | MessageCorrected
+    | UserMessageCancelled
+    | AnswerSkipped
+    | EndCallRequested
+    | ToolCalled
+    | AnswerFailed
+    | AgentSwitched
+    | AnswerFinished
+)
+EVENT_TYPES: Final[tuple[type[Event], ...]] = (
+    MessageAdded,
+    MessageCorrected,
+    UserMessageCancelled,
+    AnswerSkipped,
+    EndCallRequested,
+    ToolCalled,
+    AnswerFailed,
+    AgentSwitched,
+    AnswerFinished,
+)
+E = TypeVar("E", bound=Event)
+
+
+class _Ordered(dict[Any, None]):
+    """A set that keeps the order of insertion: blinker calls receivers in its order."""
+
+    def add(self, item: Any) -> None:
+        self[item] = None
+
+    def remove(self, item: Any) -> None:
+        del self[item]
+
+    def discard(self, item: Any) -> None:
+        self.pop(item, None)
+
+
+class _OrderedSignal(Signal):
+    # blinker's default set of ids is walked in no order (its documented hook, PR #116).
+    set_class = _Ordered  # type: ignore[assignment]  # a set by duck typing, as blinker allows
+
+
+_SIGNALS: Final[dict[type[Event], Signal]] = {
+    kind: _OrderedSignal(f"{kind.__name__} of every agent: receiver(agent, event=event)")
+    for kind in EVENT_TYPES
+}
+
+
+def signal_of(event_type: type[Event]) -> Signal:
+    """The blinker signal that reports ``event_type`` for all agents of the process.
+
+    Receivers are called as ``receiver(agent, event=event)``, after the agent's own listeners.
+    ``signal_of(AnswerFailed).connect(receiver)`` holds the receiver weakly, as blinker does.
+
+    Raises:
+        TypeError: ``event_type`` is no event class of this library.
+    """
+    return _SIGNALS[_checked(event_type)]
+
+
+def _checked(event_type: type[E]) -> type[E]:
+    if event_type not in EVENT_TYPES:
+        names = ", ".join(kind.__name__ for kind in EVENT_TYPES)
+        raise TypeError(f"not an event class: {event_type!r}; there are {names}")
+    return event_type
+
+
+class EventHub:
+    """Delivers the events of one agent.
+
+    Args:
+        sender: The agent, as the signals' sender.
+        logger: Gets the errors of listeners.
+    """
+
+    def __init__(self, sender: object, logger: logging.Logger) -> None:
+        self.sender = sender
+        self.logger = logger
+        self._listeners: dict[type[Event], dict[object, Callable[[Any], object]]] = {}
+        self._streams: dict[MemoryObjectSendStream[Event], None] = {}
+        self._queue: deque[Event] = deque()
+        self._delivering = False
+        self._closed = False
+
+    def on(self, event_type: type[E], listener: Callable[[E], object]) -> Callable[[], None]:
+        """Call ``listener`` for each ``event_type`` from now on; returns what removes it."""
+        _checked(event_type)
+        if not callable(listener):
+            raise TypeError(f"a listener is a function of one event, not {listener!r}")
+        if inspect.iscoroutinefunction(listener):
+            raise TypeError(
+                f"{listener!r} is a coroutine function and would never run; use a plain "
+                "function, or read agent.events() in a task of your own"
+            )
+        key = object()
+        self._listeners.setdefault(event_type, {})[key] = listener
+
+        def remove() -> None:
+            self._listeners.get(event_type, {}).pop(key, None)
+
+        return remove
+
+    def stream(self) -> MemoryObjectReceiveStream[Event]:
+        """All events from now on, as a stream that ends when the hub is closed."""
+        send, receive = anyio.create_memory_object_stream[Event](math.inf)
+        if self._closed:
+            send.close()
+        else:
+            self._streams[send] = None
+        return receive
+
+    @property
+    def observed(self) -> bool:
+        """Whether anybody of this agent's own would hear an event."""
+        return bool(self._listeners or self._streams)
+
+    def emit(self, *events: Event) -> None:
+        """Deliver ``events`` in order, now, or right after the one being delivered."""
+        if self._closed:
+            return
+        self._queue.extend(events)
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._queue:
+                self._deliver(self._queue.popleft())
+        finally:
+            self._delivering = False
+
+    def _deliver(self, event: Event) -> None:
+        kind = type(event)
+        for listener in tuple(self._listeners.get(kind, {}).values()):
+            self._call(event, listener, event)
+        for stream in tuple(self._streams):
+            try:
+                stream.send_nowait(event)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                stream.close()
+                self._streams.pop(stream, None)
+        signal = _SIGNALS[kind]
+        if signal.receivers:
+            for receiver in tuple(signal.receivers_for(self.sender)):
+                self._call(event, receiver, self.sender, event=event)
+
+    def _call(self, event: Event, listener: Callable[..., object], *args: Any, **kw: Any) -> None:
+        try:
+            returned = listener(*args, **kw)
+        except Exception:  # foreign code: one failing observer must not harm the answer
+            self.logger.exception("a listener of %s raised; it is ignored", type(event).__name__)
+            return
+        if inspect.iscoroutine(returned):
+            returned.close()
+            self.logger.error(
+                "a listener of %s returned a coroutine, which nobody runs; use a plain function "
+                "or agent.events()",
+                type(event).__name__,
+            )
+
+    def close(self) -> None:
+        """Forget every listener and end every stream."""
+        self._closed = True
+        self._queue.clear()
+        self._listeners.clear()
+        for stream in tuple(self._streams):
+            stream.close()
+        self._streams.clear()

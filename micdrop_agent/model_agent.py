@@ -1,0 +1,190 @@
+"""The one turn loop for every model provider.
+
+    request ──▶ text ─────────────────────────▶ turn.write
+      ▲         calls ──▶ tools ──▶ results ─┐
+      └───────────────────────────────────────┘   until the model only talks
+
+Retries have one owner, the step in this module: a step sends at most ``max_retries + 1``
+requests, and none after a chunk of its response was received (invariant 10, DESIGN D2).
+
+Source: Micdrop page "Agent (LLM)"; DESIGN D4, D5, D8 for the end of a turn.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import anyio
+
+from micdrop_agent._step import Response, Step
+from micdrop_agent.agent import Agent, BeforeAnswer
+from micdrop_agent.errors import MaxStepsError, ProviderError
+from micdrop_agent.options import Retry, Timeouts, check_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from typing_extensions import Unpack
+
+    from micdrop_agent.answer import Answer
+    from micdrop_agent.messages import Item
+    from micdrop_agent.options import ExtractJson, ExtractTag
+    from micdrop_agent.providers.protocol import Provider
+    from micdrop_agent.tools import Tool
+    from micdrop_agent.turn import Turn
+
+__all__ = ["AgentOptions", "ModelAgent"]
+
+
+class AgentOptions(TypedDict, total=False):
+    """The keyword options of ``Agent``, for subclasses that pass them on."""
+
+    system_prompt: str
+    auto_end_call: bool | str
+    auto_semantic_turn: bool | str
+    auto_ignore_user_noise: bool | str
+    extract: ExtractJson | ExtractTag | None
+    on_before_answer: BeforeAnswer | None
+    tools: Iterable[Tool | Callable[..., Any]]
+    record_interrupted: bool
+    raise_on_failure: bool
+    parallel_tools: bool
+    buffer_size: int | None
+
+
+class ModelAgent(Agent):
+    """An agent that asks a model, runs the tools it asks for, and asks again.
+
+    Subclasses implement ``_make_provider``.
+
+    Args:
+        retry: When a failed request is sent again; ``Retry()`` if left out. In a
+            ``FallbackAgent`` with another healthy child, a child without a ``retry`` of its own
+            fails at once instead of waiting.
+        timeouts: How long the provider may take; ``Timeouts()`` if left out.
+        max_steps: Requests of one answer that may end in tool calls; then comes one last
+            request without tools. At least 1.
+        options: The options of ``Agent``.
+
+    Raises:
+        TypeError: An option has the wrong type; the message names it.
+        ValueError: An option is out of range; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        retry: Retry | None = None,
+        timeouts: Timeouts | None = None,
+        max_steps: int = 5,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        if retry is not None and not isinstance(retry, Retry):
+            raise TypeError(f"retry must be a Retry, not {retry!r}")
+        if timeouts is not None and not isinstance(timeouts, Timeouts):
+            raise TypeError(f"timeouts must be a Timeouts, not {timeouts!r}")
+        check_count("max_steps", max_steps, least=1)
+        super().__init__(**options)
+        self.retry = Retry() if retry is None else retry
+        self.retry_is_default = retry is None
+        self.timeouts = Timeouts() if timeouts is None else timeouts
+        self.max_steps = max_steps
+        self._provider_made: Provider | None = None
+
+    @abstractmethod
+    def _make_provider(self) -> Provider:
+        """The translation for this agent's server; made once, closed with the agent."""
+
+    @property
+    def _provider(self) -> Provider:
+        if self._provider_made is None:
+            self._provider_made = self._make_provider()
+        return self._provider_made
+
+    async def prewarm(self) -> None:
+        """Have a connection ready, so that the next first chunk does not wait for a handshake.
+
+        A failure is logged at DEBUG and not raised: the answer itself will tell.
+        """
+        try:
+            await self._provider.prewarm()
+        except ProviderError as error:
+            self.logger.debug("no spare connection: %s", error)
+
+    def _was_cancelled(self, answer: Answer, *, running: bool) -> None:
+        if running and answer._turn.facts.requests and self._provider_made is not None:
+            # The barge-in costs the connection; the next answer should not wait for a new one.
+            self._spawn(self.prewarm, "micdrop prewarm")
+
+    async def _stop_resources(self) -> None:
+        made, self._provider_made = self._provider_made, None
+        if made is not None:
+            await made.aclose()
+
+    async def generate_answer(self, turn: Turn) -> None:
+        """Ask the model until it has nothing more to do.
+
+        Raises:
+            ProviderError: The provider failed and no retry helped.
+            MaxStepsError: The model asked for tools to the end and said nothing.
+        """
+        with anyio.move_on_after(self.timeouts.total) as total:
+            await self._loop(turn)
+        if total.cancelled_caught:
+            raise ProviderError(
+                f"the answer took longer than {self.timeouts.total:g} seconds in all "
+                "(Timeouts.total)",
+                kind="timeout",
+                provider=self._provider.name,
+                text_sent=turn.facts.first_chunk_at is not None,
+            )
+
+    async def _loop(self, turn: Turn) -> None:
+        empties = 0
+        asked = 0
+        while True:
+            tools = turn.tools if asked < self.max_steps else ()
+            response = await Step(self, turn, tools, first=asked == 0).run()
+            asked += 1
+            if response.outcome.skip:
+                return
+            if response.outcome.end_call:
+                await self._farewell(turn)
+                return
+            if response.outcome.plain and asked <= self.max_steps:
+                continue
+            if response.said:
+                return
+            if asked > self.max_steps:
+                raise MaxStepsError(self.max_steps, provider=self._provider.name)
+            empties = self._count_empty(response, empties)
+
+    def _count_empty(self, response: Response, empties: int) -> int:
+        """An empty response is asked again once, if retries are on at all."""
+        if empties or not self.retry.max_retries or response.finish == "length":
+            raise ProviderError(
+                f"{self._provider.name} completed its response without saying anything "
+                f"(finish reason {response.finish or 'unknown'})",
+                kind="empty",
+                provider=self._provider.name,
+                retryable=False,
+            )
+        return empties + 1
+
+    async def _farewell(self, turn: Turn) -> None:
+        """A call should not end in silence: one request without tools, if nothing was said."""
+        if turn.ledger.length:
+            return
+        try:
+            await Step(self, turn, (), first=False).run()
+        except ProviderError as error:
+            self.logger.warning("no farewell before the end of the call: %s", error)
+
+    def _items(self, turn: Turn) -> Sequence[Item]:
+        """The conversation as this agent sends it: under its own system prompt."""
+        items = turn.conversation
+        if self._owner is None:
+            return items
+        rest = items[1:] if len(items) and items[0].role == "system" else list(items)
+        return [self._system, *rest]
