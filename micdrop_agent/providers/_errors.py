@@ -1,0 +1,261 @@
+"""What a failed request means: from a status, an error object or a header to a ``ProviderError``.
+
+    HTTP status + body ──▶ status_error()  ──┐
+    error in a stream  ──▶ stream_error()  ──┴──▶ ProviderError(kind, status, code, retry_after, …)
+
+A kind follows from the provider's own code where it gave one that we know, else from the status;
+never from the words of its message, which change and are translated. The one exception stands at
+``_OVERLOAD_WORDS``. Tests: tests/test_provider_errors.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._error_codes import KIND_OF_CODE, KIND_OF_STATUS, PLAIN, STRONG
+from micdrop_agent.providers._json import as_dict, as_list, decode, encode_loosely, is_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from micdrop_agent.errors import FailureKind
+
+__all__ = ["hide_secrets", "parse_retry_after", "status_error", "stream_error"]
+
+_MAX_MESSAGE: Final = 300
+"""Characters of a provider's message that are kept: a proxy's page can be a megabyte."""
+
+_CLIENT_ERRORS: Final = 400
+_REQUEST_TIMEOUT: Final = 408
+_SERVER_ERRORS: Final = 500
+_ERROR_STATUSES: Final = range(400, 600)
+_STATUS_TEXT: Final = re.compile(r"[45]\d\d", re.ASCII)
+
+_OVERLOAD_WORDS: Final = re.compile(r"overload|capacity|too busy", re.IGNORECASE)
+_RATE_WORDS: Final = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+"""Read only where an error inside a stream has neither a status nor a code that we know."""
+
+_SECRETS: Final = re.compile(
+    r"(?i)\b(?:bearer\s+|basic\s+)[A-Za-z0-9._~+/=-]{8,}|\b(?:sk|pk|gsk|xai|key|AIza)[-_]?[A-Za-z0-9_*-]{12,}"
+)
+
+
+@attrs.frozen
+class _Facts:
+    """What an error body says, wherever it says it."""
+
+    message: str = ""
+    codes: tuple[str, ...] = ()
+    status: int | None = None
+
+    @property
+    def code(self) -> str | None:
+        return self.codes[0] if self.codes else None
+
+
+def status_error(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    provider: str,
+    secret: str | None = None,
+) -> ProviderError:
+    """The error for a response whose status is not 200.
+
+    Args:
+        status: HTTP status.
+        headers: Names in lower case.
+        body: What was read of the body; JSON of some shape, a page, or nothing.
+        provider: Name of the provider.
+        secret: The key in use, so that it can be cut out of an echoing message.
+    """
+    facts = _facts(_parse(body))
+    kind = _kind_by_codes(facts.codes, strong=True) or _status_kind(status)
+    words = facts.message or ("an HTML page" if body.lstrip()[:1] == b"<" else "")
+    said = f": {hide_secrets(words, secret)}" if words else ""
+    return ProviderError(
+        f"{provider} answered HTTP {status} ({PLAIN[kind]}){said}",
+        kind=kind,
+        status=status,
+        code=facts.code,
+        retry_after=parse_retry_after(headers),
+        provider=provider,
+        # Our own clocks' time-outs are final (the caller has waited already); a 408 is the server's,
+        # and comes when a kept-alive connection or a slow upload was given up.
+        retryable=_retryable(kind) or status == _REQUEST_TIMEOUT,
+        request_id=headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id"),
+    )
+
+
+def stream_error(payload: object, *, provider: str, secret: str | None = None) -> ProviderError:
+    """The error for an error object (or text) that came inside a response of status 200.
+
+    What nothing is known about counts as ``server``: the provider began, and could not go on.
+    """
+    facts = _facts(payload)
+    kind: FailureKind = _stream_kind(facts)
+    words = hide_secrets(facts.message, secret) or "no reason given"
+    return ProviderError(
+        f"{provider} reported an error in its stream ({PLAIN[kind]}): {words}",
+        kind=kind,
+        status=facts.status,
+        code=facts.code,
+        provider=provider,
+        retryable=_retryable(kind) or kind == "timeout",
+    )
+
+
+def _retryable(kind: FailureKind) -> bool:
+    # A rate limit passes; whether the wait is short enough for a call is the retry owner's to say.
+    return kind in {"overloaded", "server", "connection", "empty", "rate_limit"}
+
+
+def _status_kind(status: int) -> FailureKind:
+    known = KIND_OF_STATUS.get(status)
+    if known is not None:
+        return known
+    if status >= _SERVER_ERRORS:
+        return "server"
+    # A redirected POST would become a GET; what is wrong is the base URL.
+    return "bad_request" if status >= _CLIENT_ERRORS else "protocol"
+
+
+def _kind_by_codes(codes: tuple[str, ...], *, strong: bool) -> FailureKind | None:
+    """The kind that the provider's codes name; ``strong``: only what a status cannot tell better."""
+    for code in codes:
+        kind = KIND_OF_CODE.get(code.lower())
+        if kind is not None and (not strong or kind in STRONG):
+            return kind
+    return None
+
+
+def _stream_kind(facts: _Facts) -> FailureKind:
+    kind = _kind_by_codes(facts.codes, strong=True)
+    if kind is None and facts.status is not None:
+        kind = _status_kind(facts.status)
+    kind = kind or _kind_by_codes(facts.codes, strong=False)
+    if kind in {None, "server"} and facts.status is None:
+        if _OVERLOAD_WORDS.search(facts.message):
+            return "overloaded"
+        if _RATE_WORDS.search(facts.message):
+            return "rate_limit"
+    return kind or "server"
+
+
+def _parse(body: bytes) -> object:
+    try:
+        return decode(body)
+    except ValueError:
+        text = body.decode("utf-8", "replace").strip()
+        # A page is no message: its title would be, but nobody needs a parser of HTML for that.
+        return "" if text.startswith("<") else text
+
+
+def _facts(payload: object) -> _Facts:
+    """Find message, codes and status in any of the shapes that servers use."""
+    if isinstance(payload, str):
+        return _Facts(message=payload)
+    outer = as_dict(_first(payload))  # Gemini wraps the object in a list
+    error = _first(outer.get("error", outer.get("detail")))  # FastAPI: a list of validation errors
+    inner = as_dict(error)
+    message = next((m for m in _messages(outer, inner, error) if isinstance(m, str) and m), "")
+    codes: list[str] = []
+    status: int | None = None
+    for source in (inner, outer):
+        for name in ("code", "type", "status", "reason", "raw_status_code"):
+            value = source.get(name)
+            number = _http_status(value)
+            if number is not None:
+                status = status or number
+            elif isinstance(value, str) and value and value not in {"error", "response.failed"}:
+                codes.append(value[:100])
+    codes += _inner_codes(inner)
+    return _Facts(message, tuple(codes), status)
+
+
+def _first(value: object) -> object:
+    values = as_list(value)
+    return values[0] if values else value
+
+
+def _messages(outer: dict[str, Any], inner: dict[str, Any], error: object) -> list[object]:
+    nested = outer.get("message")
+    return [
+        error if isinstance(error, str) else None,
+        inner.get("message"),
+        inner.get("msg"),
+        # Mistral puts FastAPI's errors below its own "message".
+        encode_loosely(nested) if is_dict(nested) else nested,
+    ]
+
+
+def _inner_codes(inner: dict[str, Any]) -> list[str]:
+    """Codes one level deeper: Azure's ``innererror``, Google's ``details``."""
+    found: list[str] = []
+    for entry in (inner.get("innererror"), inner.get("metadata"), *as_list(inner.get("details"))):
+        values = [as_dict(entry).get(name) for name in ("code", "reason", "error_type")]
+        found += [value[:100] for value in values if isinstance(value, str) and value]
+    return found
+
+
+def _http_status(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and _STATUS_TEXT.fullmatch(value):
+        value = int(value)
+    return value if isinstance(value, int) and value in _ERROR_STATUSES else None
+
+
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the provider asks us to wait; 0 is "at once", ``None`` is "not said".
+
+    Milliseconds if they parse (``retry-after-ms``), else seconds, else a date; a date in the past
+    means now. The server's own ``date`` is the clock for it: the wait is right although the
+    clocks of the two machines differ.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return max(0.0, milliseconds / 1000)
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is not None:
+        return max(0.0, seconds)
+    until = _date(value)
+    if until is None:
+        return None
+    now = _date(headers.get("date")) or datetime.now(UTC)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _date(value: str | None) -> datetime | None:
+    if not value:
+        return None
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def hide_secrets(text: str, secret: str | None = None) -> str:
+    """``text`` on one line, bounded, without what looks like a key."""
+    if secret:
+        text = text.replace(secret, "***")
+    text = _SECRETS.sub("***", " ".join(text[: 4 * _MAX_MESSAGE].split()))
+    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"

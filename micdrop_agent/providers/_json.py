@@ -1,0 +1,122 @@
+"""JSON as the providers need it: one encoder, one tolerant reader, typed looks into what came."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeGuard, cast
+
+__all__ = [
+    "arguments_object",
+    "as_dict",
+    "as_list",
+    "decode",
+    "encode",
+    "encode_loosely",
+    "encode_text",
+    "is_dict",
+    "is_list",
+    "normal_arguments",
+]
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder()
+
+
+def encode(value: object) -> bytes:
+    """``value`` as JSON in UTF-8, letters unescaped.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        ValueError: It holds NaN, an infinity, or itself.
+    """
+    return _to_bytes(_ENCODER.encode(value))
+
+
+def _to_bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate (half an emoji, cut by some other program) has no UTF-8 form; a question
+        # mark in a message is better than a call that can never be answered again.
+        return text.encode("utf-8", "replace")
+
+
+def encode_loosely(value: object) -> str:
+    """``value`` as JSON text; what has none (NaN, far too deep) as text that is no JSON."""
+    try:
+        return encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return "(a value that has no JSON form)"
+
+
+def encode_text(text: str) -> bytes:
+    """``text`` as a JSON string."""
+    return _to_bytes(_ENCODER.encode(text))
+
+
+def decode(data: bytes) -> object:
+    """The value of one event.
+
+    Raises:
+        ValueError: It is no JSON, or too deep.
+    """
+    text = data.decode("utf-8", "replace").strip()
+    try:
+        # raw_decode is a third faster than loads, which looks for white space with two patterns.
+        value, end = _DECODER.raw_decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if end != len(text):
+        raise ValueError("more than one JSON value")
+    return cast("object", value)
+
+
+def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether ``value`` is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether ``value`` is a JSON array."""
+    return isinstance(value, list)
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """``value`` if it is a JSON object, else an empty one."""
+    return value if is_dict(value) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """``value`` if it is a JSON array, else an empty one."""
+    return value if is_list(value) else []
+
+
+def arguments_object(text: str) -> dict[str, Any] | None:
+    """The object that a call's arguments are, or ``None`` if they are none."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if is_dict(value) else None
+
+
+def normal_arguments(text: str) -> str:
+    """A call's arguments as they are stored: blank and ``null`` are ``{}``.
+
+    Arguments that were encoded twice (the JSON text of an object, as a JSON string) are
+    unwrapped. What cannot be read stays as the model wrote it, so that its result can say so.
+    """
+    bare = text.strip()
+    if bare in {"", "null"}:
+        return "{}"
+    if bare.startswith('"'):
+        try:
+            inner = json.loads(bare)
+        except (ValueError, RecursionError):
+            return text
+        if isinstance(inner, str):
+            if not inner.strip():
+                return "{}"
+            if arguments_object(inner) is not None:
+                return inner
+    return text

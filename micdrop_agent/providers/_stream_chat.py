@@ -1,0 +1,147 @@
+"""Reads a Chat Completions stream, as OpenAI and all who imitate it send it, Mistral included; no I/O.
+
+One tolerant reader serves every server: chunks without choices or delta, ``null`` content, content in
+parts, tool calls in any number of pieces, reasoning in fields of its own (never spoken), errors in
+chunks, and either of the two end marks (a finish reason, ``[DONE]``). See tests/test_provider_chat.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from micdrop_agent.providers._assemble import CallAssembler, new_call_id
+from micdrop_agent.providers._fastpath import TextTemplate
+from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
+from micdrop_agent.providers._translate import Translator, finish_reason, parse_usage, spoken_parts
+from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from micdrop_agent.providers.protocol import FinishReason, Usage
+
+__all__ = ["ChatTranslator"]
+
+_NO_REASON: Final = frozenset({"", "null", "none"})
+
+
+class ChatTranslator(Translator):
+    """The translation of one Chat Completions response.
+
+    Args:
+        provider: Name of the provider, for errors.
+        secret: The key in use, kept out of errors.
+        new_id: Makes an id for a tool call that has none.
+    """
+
+    __slots__ = ("_called", "_calls", "_raw_reason", "_reason", "_spoke", "_template", "_usage")
+
+    def __init__(self, provider: str, secret: str | None = None, new_id: Callable[[], str] = new_call_id) -> None:
+        super().__init__(provider, secret)
+        self._calls = CallAssembler(new_id)
+        self._template: TextTemplate | None = None
+        self._reason: FinishReason | None = None
+        self._raw_reason: str | None = None
+        self._usage: Usage | None = None
+        self._spoke = False
+        self._called = False
+
+    def _data(self, event: bytes) -> None:
+        if self._template is not None:
+            text = self._template.match(event)
+            if text is not None:
+                self.events.append(text)
+                return
+        if event == b"[DONE]":
+            self._finish()
+            return
+        chunk = self.decode_event(event)
+        before = len(self.events)
+        self._chunk(chunk)
+        if len(self.events) == before + 1 and self.failure is None and not self.finishing:
+            last = self.events[-1]
+            if isinstance(last, str):
+                # Nearly every chunk of a stream differs from this one in nothing but the text.
+                self._template = TextTemplate.learn(event, last)
+
+    def _end(self) -> None:
+        if self._reason is not None:
+            self._finish()
+        else:
+            self.fail("truncated", "ended its response without an end mark (finish reason or [DONE]): it was cut off")
+
+    def _whole(self, body: dict[str, Any]) -> bool:
+        if not as_list(body.get("choices")):
+            return False
+        self._chunk(body)
+        if self.failure is None:
+            self._finish()
+        return True
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        usage = chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage")
+        if usage:
+            # Some servers count on in every chunk: the last figure is the whole one.
+            self._usage = parse_usage(usage) or self._usage
+        if self.is_error(chunk):
+            self.error_from(chunk)
+            return
+        for choice in as_list(chunk.get("choices")):
+            # Others than the first are further answers (``n``), which nobody could speak.
+            if is_dict(choice) and (choice.get("index") or 0) == 0:
+                self._choice(choice)
+                if self.failure is not None:
+                    return
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        delta = choice.get("delta")
+        if not delta and not self._spoke and not self._calls.started:
+            delta = choice.get("message")  # a whole answer, in a stream or instead of one
+        if is_dict(delta):
+            self._delta(delta)
+        raw = choice.get("finish_reason")
+        if isinstance(raw, str) and raw.lower() not in _NO_REASON:
+            self._stop(raw)
+
+    def _delta(self, delta: dict[str, Any]) -> None:
+        content = delta.get("content")
+        if content:
+            texts = [content] if isinstance(content, str) else spoken_parts(as_list(content))
+            self.events += [text for text in texts if text]
+            self._spoke = self._spoke or any(texts)
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self.events.append(Refusal(refusal))
+            self._spoke = True
+        calls = delta.get("tool_calls")
+        legacy = delta.get("function_call")
+        if is_dict(legacy):
+            calls = [{"index": 0, "function": legacy}]
+        if calls:
+            self.events.append(PROGRESS)
+            self._take(self._calls.add(calls if is_list(calls) else [calls]))
+
+    def _take(self, calls: list[Any]) -> None:
+        self.events += calls
+        self._called = self._called or bool(calls)
+
+    def _stop(self, raw: str) -> None:
+        if raw.lower() == "error":
+            self.fail("server", "gave up in the middle of its response (finish reason error)", retryable=True)
+            return
+        self._reason, self._raw_reason = finish_reason(raw), raw
+        if self._reason == "content_filter":
+            self.fail("content_filter", f"stopped the answer with a content filter ({raw})")
+            return
+        self.finishing = True
+        if self._reason != "length":
+            self._take(self._calls.take_whole())
+
+    def _finish(self) -> None:
+        self.done = self.finishing = True
+        # At the token limit the last call may have been cut: running it would be a guess.
+        self._take(self._calls.finish(cut=self._reason == "length"))
+        if self._usage is not None:
+            self.events.append(self._usage)
+        reason = self._reason or ("tool_calls" if self._called else "stop")
+        self.events.append(Finish(reason, self._raw_reason))

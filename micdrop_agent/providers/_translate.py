@@ -1,0 +1,205 @@
+"""What the translations of all streams share: events out, a failure kept behind them; no I/O.
+
+    SseEvent ──▶ Translator.feed() ──▶ .events, then .failure
+
+A failure never overtakes what came before it in the same network read: the stream hands out
+``events`` first and raises ``failure`` at the next call.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._errors import hide_secrets, stream_error
+from micdrop_agent.providers._json import as_dict, as_list, decode, is_dict, is_list
+from micdrop_agent.providers.protocol import Usage
+
+if TYPE_CHECKING:
+    from micdrop_agent.errors import FailureKind
+    from micdrop_agent.providers._sse import SseEvent
+    from micdrop_agent.providers.protocol import FinishReason, ProviderEvent
+
+__all__ = ["Translator", "finish_reason", "parse_usage", "spoken_parts"]
+
+
+class Translator(ABC):
+    """Turns the server-sent events of one response into provider events.
+
+    Attributes:
+        events: What has come out and was not taken yet.
+        failure: The error that ended the response, to be raised behind ``events``.
+        done: The end mark has come; whatever follows is of no interest.
+        finishing: The model has finished; only usage and the end mark may still follow.
+    """
+
+    __slots__ = ("_provider", "_secret", "done", "events", "failure", "finishing")
+
+    def __init__(self, provider: str, secret: str | None = None) -> None:
+        self._provider = provider
+        self._secret = secret
+        self.events: list[ProviderEvent] = []
+        self.failure: ProviderError | None = None
+        self.done = False
+        self.finishing = False
+
+    def feed(self, event: SseEvent) -> None:
+        """Take one event. Never raises; after a failure or the end mark it does nothing."""
+        if self.done or self.failure is not None:
+            return
+        try:
+            if isinstance(event, tuple):
+                self._odd(*event)
+            else:
+                self._data(event)
+        except ProviderError as error:
+            self.failure = error
+
+    def end(self) -> None:
+        """The body is at its end."""
+        if not self.done and self.failure is None:
+            self._end()
+
+    def whole(self, body: bytes) -> None:
+        """Take a body that is one JSON value, from a server that ignored ``stream``."""
+        try:
+            value = decode(body)
+        except ValueError:
+            self.fail("protocol", f"answered with JSON that cannot be read: {self._hide(body)}")
+            return
+        first = as_dict(as_list(value)[0]) if is_list(value) and value else as_dict(value)
+        if self.is_error(first):
+            self.failure = stream_error(value, provider=self._provider, secret=self._secret)
+            return
+        try:
+            understood = self._whole(first)
+        except ProviderError as error:
+            self.failure = error
+            return
+        if not understood:
+            self.fail("protocol", f"answered with JSON that is no answer of a model: {self._hide(body)}")
+
+    def fail(self, kind: FailureKind, what: str, *, retryable: bool | None = None) -> None:
+        """End the response with an error of ours about it."""
+        self.failure = ProviderError(
+            f"{self._provider} {what}", kind=kind, provider=self._provider, retryable=retryable
+        )
+
+    @abstractmethod
+    def _data(self, event: bytes) -> None:
+        """Take the data of an ordinary event."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """The body ended without an end mark."""
+
+    @abstractmethod
+    def _whole(self, body: dict[str, Any]) -> bool:
+        """Take a whole answer; returns whether it is one."""
+
+    @staticmethod
+    def is_error(value: dict[str, Any]) -> bool:
+        """Whether an object says that something failed, in any provider's way."""
+        return bool(value.get("error")) or value.get("object") == "error" or value.get("type") == "error"
+
+    def error_from(self, value: object) -> None:
+        """End the response with the error that the provider told."""
+        self.failure = stream_error(value, provider=self._provider, secret=self._secret)
+
+    def decode_event(self, event: bytes) -> dict[str, Any]:
+        """The object of an event; empty for any other JSON value.
+
+        Raises:
+            ProviderError: It is no JSON (kind ``protocol``).
+        """
+        try:
+            value = decode(event)
+        except ValueError:
+            # Damaged on the way; the same request may well come through next time.
+            raise ProviderError(
+                f"{self._provider} sent an event that is no JSON: {self._hide(event)}",
+                kind="protocol",
+                provider=self._provider,
+                retryable=True,
+            ) from None
+        return as_dict(as_list(value)[0]) if is_list(value) and value else as_dict(value)
+
+    def _odd(self, name: bytes, payload: bytes) -> None:
+        """An event named ``error``, or a line of JSON among the events."""
+        try:
+            value = decode(payload)
+        except ValueError:
+            value = payload.decode("utf-8", "replace")
+        if name == b"error" or (is_dict(value) and self.is_error(value)):
+            self.error_from(value)
+
+    def _hide(self, body: bytes) -> str:
+        return hide_secrets(body[:2000].decode("utf-8", "replace"), self._secret)
+
+
+_REASONS: Final[dict[str, FinishReason]] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "completed": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "prohibited_content": "content_filter",
+    "blocklist": "content_filter",
+    "recitation": "content_filter",
+}
+
+
+def finish_reason(raw: str) -> FinishReason:
+    """Our word for a server's reason; Gemini's come in capitals, some with a detail behind a colon."""
+    return _REASONS.get(raw.partition(":")[0].strip().lower(), "other")
+
+
+def parse_usage(value: object) -> Usage | None:
+    """The tokens that a provider told, in Chat or Responses form; ``None`` if nothing is usable.
+
+    A missing or odd figure never fails an answer that is complete.
+    """
+    usage = as_dict(value)
+    cached = as_dict(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    spent = as_dict(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
+    found = Usage(
+        input_tokens=_count(usage.get("prompt_tokens"), usage.get("input_tokens")),
+        output_tokens=_count(usage.get("completion_tokens"), usage.get("output_tokens")),
+        # DeepSeek has its own word for the prompt's cached part.
+        cached_tokens=_count(cached.get("cached_tokens"), usage.get("prompt_cache_hit_tokens")),
+        reasoning_tokens=_count(spent.get("reasoning_tokens")),
+    )
+    return None if found == _NOTHING else found
+
+
+_NOTHING: Final = Usage()
+
+
+def _count(*values: object) -> int | None:
+    for value in values:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1 and value >= 0:
+            return int(value)
+    return None
+
+
+def spoken_parts(content: list[Any]) -> list[str]:
+    """The texts among content parts; thoughts, references and images are not spoken."""
+    texts: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif (
+            is_dict(part) and part.get("type", "text") in {"text", "output_text"} and isinstance(part.get("text"), str)
+        ):
+            texts.append(part["text"])
+    return texts
