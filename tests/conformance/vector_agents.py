@@ -180,11 +180,11 @@ class Builder:
             self.trace.tools.append(entry)
             self.trace.note(tool=name, input=parameters, agent=entry["agent"])
 
-        def run_now(agent: Agent, **parameters: Any) -> Any:
+        def run_now(parameters: dict[str, Any], agent: Agent) -> Any:
             begin(parameters, agent)
             return self.interpreter.run_now(ops, agent)
 
-        async def run(agent: Agent, **parameters: Any) -> Any:
+        async def run(parameters: dict[str, Any], agent: Agent) -> Any:
             begin(parameters, agent)
             return await self.interpreter.run(ops, agent)
 

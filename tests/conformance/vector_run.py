@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from micdrop_agent import wire
 from micdrop_agent.events import EVENT_TYPES, MessageAdded
 from micdrop_agent.testing import ScriptedProvider, run_virtual
 from vector_agents import Builder
 from vector_ops import Interpreter, Trace, UnknownOperationError
 from vector_provider import script_of
 
+try:
+    from micdrop_agent import wire
+except ImportError:
+    import wire_standin as wire
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from micdrop_agent import Agent, Answer
     from micdrop_agent.testing import Backend, ReceivedRequest

@@ -1,0 +1,20 @@
+"""Options of the test suite, and where its helper modules are found."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hypothesis  # noqa: F401  # with it loaded, Trio's scheduler is seeded: sweeps repeat themselves
+import pytest
+
+_HERE = Path(__file__).parent
+# The suite is imported with --import-mode=importlib, which finds no neighbours by itself.
+sys.path.insert(0, str(_HERE / "conformance"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--vectors", type=Path, default=_HERE / "vectors", metavar="DIR", help="folder of recorded vectors to replay"
+    )
+    parser.addoption("--cases", type=Path, default=_HERE / "cases", metavar="DIR", help="folder of bug cases to replay")
