@@ -99,7 +99,7 @@ class SseReader:
             self._tail_bytes = 0
         # Only the first line can be longer than what was just fed.
         if len(data) > self._max_bytes or len(lines[0]) > self._max_bytes:
-            lines = self._lines_within_limit(lines)
+            return self._read_up_to_the_long_line(lines, rest)
         events = self._read(lines)
         if rest and self._error is None:
             self._hold(rest)
@@ -148,16 +148,18 @@ class SseReader:
             if self._tail_bytes > self._max_bytes:
                 self._fail("a line")
 
-    def _lines_within_limit(self, lines: list[bytes]) -> list[bytes]:
-        for number, line in enumerate(lines):
-            if len(line) > self._max_bytes:
+    def _read_up_to_the_long_line(self, lines: list[bytes], rest: bytes) -> list[SseEvent]:
+        good = next((i for i, line in enumerate(lines) if len(line) > self._max_bytes), len(lines))
+        events = self._read(lines[:good])
+        if self._error is None:
+            if good < len(lines):
                 self._fail("a line")
-                return lines[:number]
-        return lines
+            else:
+                self._hold(rest)
+        return events
 
     def _fail(self, what: str) -> None:
         self._tail.clear()
-        self._more.clear()
         self._error = ProviderError(
             f"the server's event stream has {what} of more than {self._max_bytes:,} bytes; this is no answer of a model",
             kind="protocol",

@@ -18,6 +18,9 @@ _AUTO: Final = 32 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 """deflate without a header; what some servers mean by "deflate"."""
 
+_HEADER_BYTES: Final = 2
+"""Enough to tell the three formats apart."""
+
 
 class Decoder:
     """Decompresses one body.
@@ -26,12 +29,13 @@ class Decoder:
         max_bytes: Most output in all; a small body may unpack to gigabytes.
     """
 
-    __slots__ = ("_fresh", "_left", "_limit", "_unpacker")
+    __slots__ = ("_fresh", "_held", "_left", "_limit", "_unpacker")
 
     def __init__(self, max_bytes: int) -> None:
         self._unpacker = zlib.decompressobj(_AUTO)
         self._limit = self._left = max_bytes
         self._fresh = True
+        self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """What ``data`` unpacks to (may be empty).
@@ -40,6 +44,8 @@ class Decoder:
             ProviderError: Not in this encoding, or too large (kind ``protocol``).
         """
         parts: list[bytes] = []
+        if self._held:
+            data, self._held = self._held + data, b""
         while data:
             if self._unpacker.eof:
                 # A gzip body may have several members. What follows the last one is padding.
@@ -47,6 +53,9 @@ class Decoder:
                     break
                 self._unpacker = zlib.decompressobj(_AUTO)
                 self._fresh = True
+            if self._fresh and len(data) < _HEADER_BYTES:
+                self._held = data
+                break
             part = self._unpack(data)
             parts.append(part)
             self._left -= len(part)
@@ -75,7 +84,7 @@ class Decoder:
     @property
     def complete(self) -> bool:
         """Whether the encoding's own end was there; False means that the body was cut."""
-        return self._unpacker.eof or self._fresh
+        return self._unpacker.eof or (self._fresh and not self._held)
 
 
 def _broken() -> ProviderError:

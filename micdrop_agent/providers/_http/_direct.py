@@ -187,7 +187,7 @@ class DirectTransport:
         try:
             try:
                 await connection.stream.send(request)
-            except (OSError, anyio.BrokenResourceError):
+            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 # A server may refuse a large body and close before it has read it all: its answer
                 # is then waiting here. If there is none, reading says so.
                 connection.broken = True
