@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
 from micdrop_agent.testing._replies import call_tool, fault, parts, say
+from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent
 from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
 from micdrop_agent.testing._virtual import BACKENDS, Backend, DeadlockError, backend_options, count_steps, run_virtual
 from micdrop_agent.testing._wire import wire_attempt, wire_script
 
 __all__ = [
     "BACKENDS",
+    "HANG",
+    "Act",
     "Backend",
+    "Call",
     "DeadlockError",
     "Exchange",
     "MemoryByteStream",
     "ReceivedRequest",
     "Reply",
+    "ScriptedAgent",
     "ScriptedProvider",
     "backend_options",
     "call_tool",

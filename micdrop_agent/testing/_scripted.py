@@ -1,0 +1,109 @@
+"""An agent whose answers are scripts, for tests of hosts, tools, listeners and of the library itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import anyio
+import attrs
+
+from micdrop_agent.agent import Agent
+from micdrop_agent.messages import Message, ToolCall
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from micdrop_agent.model_agent import AgentOptions
+    from micdrop_agent.turn import Turn
+
+
+@attrs.frozen
+class Call:
+    """An act of a script: the model asks for a tool.
+
+    Args:
+        name: Name of the tool.
+        arguments: Its arguments; a text is used as it is, valid JSON or not.
+        call_id: Id of the call; unique ones are made up.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | str = attrs.Factory(dict)
+    call_id: str | None = None
+
+
+@attrs.frozen
+class _Hang:
+    """An act of a script: nothing more happens until the answer is cancelled."""
+
+
+HANG: Final = _Hang()
+"""The act that never ends."""
+
+Act: TypeAlias = "str | float | Call | Sequence[Call] | Message | BaseException | _Hang | Callable[[Turn], Any]"
+"""One thing that an answer does: say a chunk, wait seconds, call a tool (or several at once), store a message,
+raise, hang, or call a function of the turn, sync or async."""
+
+
+class ScriptedAgent(Agent):
+    """Plays one script per answer, in order; the last one is played again and again.
+
+        ScriptedAgent(["Hello ", 0.5, "you."], [Call("look"), "A cat."], [ProviderError("down", kind="server")])
+
+    Args:
+        *answers: For each answer its acts (see ``Act``).
+        **options: The options of ``Agent``.
+
+    Attributes:
+        asked: How many answers were started.
+    """
+
+    def __init__(self, *answers: Sequence[Act], **options: Unpack[AgentOptions]) -> None:
+        super().__init__(**options)
+        self._answers = answers
+        self._calls = 0
+        self.asked = 0
+
+    async def generate_answer(self, turn: Turn) -> None:
+        """Play the next script."""
+        script = self._answers[min(self.asked, len(self._answers) - 1)] if self._answers else ()
+        self.asked += 1
+        for act in script:
+            if await self._play(act, turn):
+                return
+
+    async def _play(self, act: Act, turn: Turn) -> bool:
+        """Do one act; true if it ended the turn."""
+        match act:
+            case str():
+                await turn.write(act)
+            case int() | float():
+                await anyio.sleep(act)
+            case Call():
+                return await self._run([act], turn)
+            case Message():
+                turn.add(act)
+            case BaseException():
+                raise act
+            case _Hang():
+                await anyio.sleep_forever()
+            case Sequence():
+                return await self._run(act, turn)
+            case _:
+                result = act(turn)
+                if inspect.isawaitable(result):
+                    await result
+        return False
+
+    async def _run(self, calls: Sequence[Call], turn: Turn) -> bool:
+        turn.commit()
+        outcome = await turn.run_tools([self._item(call) for call in calls])
+        return outcome.skip
+
+    def _item(self, call: Call) -> ToolCall:
+        self._calls += 1
+        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(dict(call.arguments))
+        return ToolCall(call.call_id or f"call_{self._calls}", call.name, arguments)
