@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from micdrop_agent.events import Event, MessageAdded, MessageCorrected
-from micdrop_agent.messages import Item, Message, ToolCall, ToolResult, is_blank
+from micdrop_agent.events import MessageAdded, MessageCorrected
+from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from micdrop_agent.conversation import Conversation
+    from micdrop_agent.events import Event
+    from micdrop_agent.messages import Item
 
 __all__ = ["CANCELLED_OUTPUT", "Ledger", "OpenCall"]
 
@@ -43,7 +45,7 @@ class Segment:
     """Spoken, but no part of the conversation (a filler of the hook, a restarted attempt)."""
     stored: Message | None = None
     text: str = ""
-    metadata: dict[str, Any] = attrs.field(factory=dict)
+    metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 @attrs.define(eq=False)
@@ -131,9 +133,7 @@ class Ledger:
             self.open.aside = True
             self.open = None
 
-    def _store(
-        self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_anchor: bool
-    ) -> list[Event]:
+    def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_anchor: bool) -> list[Event]:
         if is_blank(text):
             return []
         message = Message("assistant", text, dict(metadata) or None)

@@ -10,6 +10,7 @@ start as soon as they are complete, while the response may still be arriving.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING, Final
 
@@ -23,10 +24,7 @@ from micdrop_agent.messages import ToolCall
 from micdrop_agent.providers.protocol import (
     CallReady,
     Finish,
-    FinishReason,
     Progress,
-    ProviderEvent,
-    ProviderStream,
     Refusal,
     Request,
     TextDone,
@@ -40,6 +38,11 @@ if TYPE_CHECKING:
 
     from micdrop_agent._text import NarrationFilter
     from micdrop_agent.model_agent import ModelAgent
+    from micdrop_agent.providers.protocol import (
+        FinishReason,
+        ProviderEvent,
+        ProviderStream,
+    )
     from micdrop_agent.tools import Tool
     from micdrop_agent.turn import Turn
 
@@ -63,7 +66,7 @@ class Response:
     refused: bool = False
     finish: FinishReason | None = None
     outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
-    called: set[str] = attrs.field(factory=set)
+    called: set[str] = attrs.field(factory=set[str])
     muted: bool = False
     late: str | None = None
     """Which clock ran out; ``None`` while none has."""
@@ -79,9 +82,7 @@ class Step:
         first: Whether this is the first request of the turn.
     """
 
-    def __init__(
-        self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], *, first: bool
-    ) -> None:
+    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], *, first: bool) -> None:
         self.agent = agent
         self.turn = turn
         self.tools = tools
@@ -139,9 +140,7 @@ class Step:
     async def _attempt(self, response: Response) -> None:
         agent, turn = self.agent, self.turn
         turn.facts.requests += 1
-        request = Request(
-            items=agent._items(turn), tools=self.tools, continue_from=self.continue_from
-        )
+        request = Request(items=agent._items(turn), tools=self.tools, continue_from=self.continue_from)
         self._narration = self._new_narration()
         self._clock = anyio.CancelScope()
         self._set_clock(agent.timeouts.first_chunk, "first chunk", response)
@@ -180,36 +179,39 @@ class Step:
 
     async def _read(self, stream: ProviderStream, response: Response) -> None:
         between = self.agent.timeouts.between_chunks
+        bounded = self.turn.agent.buffer_size is not None
         while True:
             events = await stream.receive()
             if events is None:
                 return
-            useful = False
-            for event in events:
-                if type(event) is str:
-                    self._text(event, response)
-                    useful = True
-                    if not response.said:
-                        response.said = True
-                        # The first chunk goes out before the rest of its burst is handled.
-                        await self.turn.drain()
-                else:
-                    useful = await self._other(event, response) or useful
-            if self.turn.agent.buffer_size is not None:
-                self._clock.deadline = float("inf")
+            useful = await self._take(events, response)
+            if bounded:
+                self._clock.deadline = math.inf  # waiting for the consumer is not the provider's fault
                 await self.turn.drain()
-                useful = True
             if response.finish is not None:
                 self._set_clock(AFTER_FINISH, "end mark", response)
-            elif useful:
+            elif useful or bounded:
                 self._set_clock(between, "between chunks", response)
+
+    async def _take(self, events: Sequence[ProviderEvent], response: Response) -> bool:
+        """Handle what came in one read; whether any of it was useful."""
+        useful = False
+        for event in events:
+            if type(event) is str:
+                self._text(event, response)
+                useful = True
+                if not response.said:
+                    response.said = True
+                    # The first chunk goes out before the rest of its burst is handled.
+                    await self.turn.drain()
+            else:
+                useful = await self._other(event, response) or useful
+        return useful
 
     def _set_clock(self, seconds: float | None, name: str, response: Response) -> None:
         limit = "" if seconds is None else f"{seconds:g} seconds, "
         response.late = f"{limit}Timeouts: {name}"
-        self._clock.deadline = (
-            float("inf") if seconds is None else anyio.current_time() + seconds
-        )
+        self._clock.deadline = math.inf if seconds is None else anyio.current_time() + seconds
 
     # -- its events
 
@@ -263,14 +265,14 @@ class Step:
         if self._tasks is not None:
             self._tasks.start_soon(run_call, self.turn, call, response.outcome)
             return
-        self._clock.deadline = float("inf")  # a tool has its own time-out
+        self._clock.deadline = math.inf  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)
         self._set_clock(self.agent.timeouts.between_chunks, "between chunks", response)
 
     def _new_narration(self) -> NarrationFilter | None:
         if not self.tools:
             return None
-        from micdrop_agent._text import NarrationFilter  # noqa: PLC0415 - only with tools
+        from micdrop_agent._text import NarrationFilter
 
         return NarrationFilter([tool.name for tool in self.tools])
 

@@ -18,13 +18,14 @@ import anyio
 import attrs
 
 from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._ledger import CANCELLED_OUTPUT, OpenCall
+from micdrop_agent._ledger import CANCELLED_OUTPUT
 from micdrop_agent.errors import ToolInputError
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from micdrop_agent._ledger import OpenCall
     from micdrop_agent.messages import ToolCall
     from micdrop_agent.tools import BoundCall, Tool
     from micdrop_agent.turn import Turn
@@ -131,21 +132,20 @@ class _Run:
         self.output = json.dumps({"error": text}, ensure_ascii=False, separators=(",", ":"))
 
     async def _timed(self, tool: Tool, bound: BoundCall) -> Any:
-        with anyio.CancelScope(shield=tool.on_cancel == "finish"):
-            if tool.timeout is None:
-                return await self._invoke(tool, bound)
-            with anyio.move_on_after(tool.timeout) as limit:
-                return await self._invoke(tool, bound)
+        limit = anyio.CancelScope(shield=tool.on_cancel == "finish")
+        if tool.timeout is not None:
+            limit.deadline = anyio.current_time() + tool.timeout
+        value: Any = None
+        with limit:
+            value = await self._invoke(tool, bound)
         if limit.cancelled_caught:
             raise TimeoutError(f"the tool took longer than {tool.timeout:g} seconds")
-        raise AssertionError("a tool neither returned nor was cancelled")  # pragma: no cover
+        return value
 
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         agent = self.turn.agent
         if tool.thread:
-            return await anyio.to_thread.run_sync(
-                bound.invoke, agent, abandon_on_cancel=tool.on_cancel == "cancel"
-            )
+            return await anyio.to_thread.run_sync(bound.invoke, agent, abandon_on_cancel=tool.on_cancel == "cancel")
         self.call.on_stack = True
         try:
             value = bound.invoke(agent)
@@ -191,7 +191,7 @@ class _Run:
 
 
 def _dump(value: Any) -> str:
-    from micdrop_agent.tools import dump_output  # noqa: PLC0415 - tools may load late
+    from micdrop_agent.tools import dump_output
 
     return dump_output(value)
 

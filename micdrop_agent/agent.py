@@ -16,7 +16,7 @@ import inspect
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -30,24 +30,26 @@ from micdrop_agent.answer import Answer
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.events import (
-    EndCallRequested,
     AnswerSkipped,
+    EndCallRequested,
     Event,
     EventHub,
     MessageAdded,
     UserMessageCancelled,
 )
-from micdrop_agent.messages import Item, Message, Role, ToolCall, ToolResult, is_blank
-from micdrop_agent.options import ExtractJson, ExtractTag, check_count, check_flag, check_text
-from micdrop_agent.tools import Tool, ToolSet, control_tools
+from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
+from micdrop_agent.options import check_count, check_flag, check_text
+from micdrop_agent.tools import ToolSet, control_tools
 from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from typing_extensions import Self
+    from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+    from typing import Self
 
     from micdrop_agent._text import TextFilter
+    from micdrop_agent.messages import Item, Role
+    from micdrop_agent.options import ExtractJson, ExtractTag
+    from micdrop_agent.tools import Tool
 
 __all__ = ["Agent", "BeforeAnswer"]
 
@@ -88,7 +90,7 @@ class Agent(AsyncContextManagerMixin, ABC):
     Source: Micdrop page "Agent (LLM)", ``AgentOptions``.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword for each documented option
+    def __init__(
         self,
         *,
         system_prompt: str = "",
@@ -126,9 +128,7 @@ class Agent(AsyncContextManagerMixin, ABC):
             auto_semantic_turn=auto_semantic_turn,
             auto_ignore_user_noise=auto_ignore_user_noise,
         )
-        self._toolset = ToolSet(
-            [*control, *tools]
-        )
+        self._toolset = ToolSet([*control, *tools])
         self._hub = EventHub(self, self._logger)
         self._owner: Agent | None = None
         self._state: _checks.State = "new"
@@ -203,9 +203,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         home._background.add(scope)
         home._tasks.start_soon(home._in_background, work, scope, name=name)
 
-    async def _in_background(
-        self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope
-    ) -> None:
+    async def _in_background(self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
         self._alive += 1
         try:
             with scope:
@@ -244,11 +242,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         if self._state != "open" or self._tasks is None:
             raise RuntimeError("the agent was closed by a listener while answer() ran")
         prompt = next(
-            (
-                item
-                for item in reversed(self.conversation)
-                if isinstance(item, Message) and item.role == "user"
-            ),
+            (item for item in reversed(self.conversation) if isinstance(item, Message) and item.role == "user"),
             None,
         )
         answer = self._current = Answer(self, prompt)
@@ -311,7 +305,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         turn.commit()
 
     async def _skipped_by_hook(self, turn: Turn) -> bool:
-        assert self._before is not None  # noqa: S101 - for the type checker
+        assert self._before is not None
         turn._aside = True
         try:
             verdict = self._before(self, turn)
@@ -343,9 +337,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         """The conversation, the system prompt first; a child has its outermost agent's."""
         return self._conversation if self._owner is None else self._owner.conversation
 
-    def add_message(
-        self, role: Role, text: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def add_message(self, role: Role, text: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Append a message and emit ``MessageAdded``; a blank text is ignored.
 
         Raises:
@@ -453,7 +445,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         """
         if self._extract is None:
             return text, None
-        from micdrop_agent._text import extract_text  # noqa: PLC0415 - only where it is used
+        from micdrop_agent._text import extract_text
 
         left, found, value = extract_text(text, self._extract)
         return left, (self._use_value(value) or None) if found else None
@@ -461,7 +453,7 @@ class Agent(AsyncContextManagerMixin, ABC):
     def _text_filters(self) -> tuple[TextFilter, ...]:
         if self._extract is None:
             return ()
-        from micdrop_agent._text import ExtractFilter  # noqa: PLC0415 - only where it is used
+        from micdrop_agent._text import ExtractFilter
 
         return (ExtractFilter(self._extract),)
 

@@ -21,20 +21,24 @@ import anyio
 from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._heard import heard_length
-from micdrop_agent.errors import AllAgentsFailedError, Attempt
+from micdrop_agent.errors import AllAgentsFailedError
 from micdrop_agent.events import (
     AnswerFailed,
     AnswerFinished,
     AnswerSkipped,
     EndCallRequested,
-    Event,
 )
-from micdrop_agent.result import AnswerResult, AnswerStatus, EndStatus
+from micdrop_agent.result import AnswerResult
 from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
     from micdrop_agent.agent import Agent
+    from micdrop_agent.errors import Attempt
+    from micdrop_agent.events import (
+        Event,
+    )
     from micdrop_agent.messages import Message
+    from micdrop_agent.result import AnswerStatus, EndStatus
 
 __all__ = ["Answer"]
 
@@ -276,9 +280,7 @@ class Answer(ObjectReceiveStream[str]):
                 events.append(AnswerSkipped())
         self._agent._hub.emit(*events, *ended)
 
-    def _end_as(
-        self, status: EndStatus, *, text: str, error: Exception | None = None
-    ) -> list[Event]:
+    def _end_as(self, status: EndStatus, *, text: str, error: Exception | None = None) -> list[Event]:
         turn = self._turn
         attempts: tuple[Attempt, ...] = tuple(turn.facts.attempts)
         self._status = status

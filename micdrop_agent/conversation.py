@@ -5,13 +5,13 @@ Positions are found by identity, never by equality: the same words may be said t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Conversation"]
 

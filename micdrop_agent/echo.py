@@ -37,11 +37,7 @@ class EchoAgent(Agent):
     async def generate_answer(self, turn: Turn) -> None:
         """Write the last user message, in quotation marks; nothing if there is none."""
         heard = next(
-            (
-                item.content
-                for item in reversed(turn.conversation)
-                if isinstance(item, Message) and item.role == "user"
-            ),
+            (item.content for item in reversed(turn.conversation) if isinstance(item, Message) and item.role == "user"),
             None,
         )
         if heard is not None:
@@ -50,7 +46,7 @@ class EchoAgent(Agent):
 
 
 class MockAgent(Agent):
-    """Says "Assistant Message 0", then 1, 2, …
+    """Says a numbered text: ``Assistant Message 0``, then 1, 2 and so on.
 
     Source: Micdrop ``MockAgent``; unlike it, this one writes first and stores at the end, as
     every real agent does.

@@ -46,9 +46,7 @@ FailureKind = Literal[
     "protocol",
 ]
 
-RETRYABLE_KINDS: Final[frozenset[str]] = frozenset(
-    {"overloaded", "server", "connection", "empty"}
-)
+RETRYABLE_KINDS: Final[frozenset[str]] = frozenset({"overloaded", "server", "connection", "empty"})
 """Kinds for which the same request may work a moment later (docs: errors)."""
 
 
@@ -72,7 +70,7 @@ class ProviderError(MicdropError):
         request_id: The provider's id of the request, for its support.
     """
 
-    def __init__(  # noqa: PLR0913 - each argument is one fact a caller may branch on
+    def __init__(
         self,
         message: str,
         *,

@@ -14,7 +14,6 @@ Source: Micdrop page "Agent (LLM)", section Events.
 from __future__ import annotations
 
 import inspect
-import logging
 import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -23,13 +22,13 @@ import anyio
 import attrs
 from blinker import Signal
 
-from micdrop_agent.messages import Item, Message
-
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+    from micdrop_agent.messages import Item, Message
     from micdrop_agent.result import AnswerResult
 
 __all__ = [
@@ -214,8 +213,7 @@ class _OrderedSignal(Signal):
 
 
 _SIGNALS: Final[dict[type[Event], Signal]] = {
-    kind: _OrderedSignal(f"{kind.__name__} of every agent: receiver(agent, event=event)")
-    for kind in EVENT_TYPES
+    kind: _OrderedSignal(f"{kind.__name__} of every agent: receiver(agent, event=event)") for kind in EVENT_TYPES
 }
 
 
@@ -249,7 +247,7 @@ class EventHub:
     def __init__(self, sender: object, logger: logging.Logger) -> None:
         self.sender = sender
         self.logger = logger
-        self._listeners: dict[type[Event], dict[object, Callable[[Any], object]]] = {}
+        self._listeners: dict[type[Any], dict[object, Callable[[Any], object]]] = {}
         self._streams: dict[MemoryObjectSendStream[Event], None] = {}
         self._queue: deque[Event] = deque()
         self._delivering = False
@@ -316,18 +314,17 @@ class EventHub:
             for receiver in tuple(signal.receivers_for(self.sender)):
                 self._call(event, receiver, self.sender, event=event)
 
-    def _call(self, event: Event, listener: Callable[..., object], *args: Any, **kw: Any) -> None:
+    def _call(self, reported: Event, listener: Callable[..., object], /, *args: Any, **kw: Any) -> None:
         try:
             returned = listener(*args, **kw)
         except Exception:  # foreign code: one failing observer must not harm the answer
-            self.logger.exception("a listener of %s raised; it is ignored", type(event).__name__)
+            self.logger.exception("a listener of %s raised; it is ignored", type(reported).__name__)
             return
         if inspect.iscoroutine(returned):
             returned.close()
             self.logger.error(
-                "a listener of %s returned a coroutine, which nobody runs; use a plain function "
-                "or agent.events()",
-                type(event).__name__,
+                "a listener of %s returned a coroutine, which nobody runs; use a plain function or agent.events()",
+                type(reported).__name__,
             )
 
     def close(self) -> None:

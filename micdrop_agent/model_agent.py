@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
 
-from micdrop_agent._step import Response, Step
-from micdrop_agent.agent import Agent, BeforeAnswer
+from micdrop_agent._step import Step
+from micdrop_agent.agent import Agent
 from micdrop_agent.errors import MaxStepsError, ProviderError
 from micdrop_agent.options import Retry, Timeouts, check_count
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from micdrop_agent._step import Response
+    from micdrop_agent.agent import BeforeAnswer
     from micdrop_agent.answer import Answer
     from micdrop_agent.messages import Item
     from micdrop_agent.options import ExtractJson, ExtractTag
@@ -133,8 +135,7 @@ class ModelAgent(Agent):
             await self._loop(turn)
         if total.cancelled_caught:
             raise ProviderError(
-                f"the answer took longer than {self.timeouts.total:g} seconds in all "
-                "(Timeouts.total)",
+                f"the answer took longer than {self.timeouts.total:g} seconds in all (Timeouts.total)",
                 kind="timeout",
                 provider=self._provider.name,
                 text_sent=turn.facts.first_chunk_at is not None,

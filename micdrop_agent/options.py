@@ -88,7 +88,7 @@ def _callback(instance: object, attribute: attrs.Attribute[Any], value: object) 
         raise TypeError(f"{attribute.name} must be a function of one value, not {value!r}")
 
 
-def _flag(instance: object, attribute: attrs.Attribute[bool], value: bool) -> None:  # noqa: FBT001 - attrs' signature
+def _flag(instance: object, attribute: attrs.Attribute[bool], value: bool) -> None:
     del instance
     check_flag(attribute.name, value)
 

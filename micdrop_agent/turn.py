@@ -13,34 +13,41 @@ Source: Micdrop page "Agent (LLM)", ``generateAnswer``; the fence is its ``answe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import attrs
 
 from micdrop_agent._ledger import Ledger
-from micdrop_agent._toolrun import ToolsOutcome, run_calls
+from micdrop_agent._toolrun import run_calls
 from micdrop_agent.events import (
     AnswerSkipped,
-    Event,
     UserMessageCancelled,
 )
-from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
+from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.options import check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from micdrop_agent._text import TextFilter
+    from micdrop_agent._toolrun import ToolsOutcome
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
     from micdrop_agent.conversation import Conversation
     from micdrop_agent.errors import Attempt
+    from micdrop_agent.events import (
+        Event,
+    )
+    from micdrop_agent.messages import Item
     from micdrop_agent.providers.protocol import FinishReason, Usage
     from micdrop_agent.tools import Tool
 
 __all__ = ["Facts", "Race", "Turn"]
+
+
+def _no_attempts() -> list[Attempt]:
+    return []
 
 
 @attrs.define(eq=False)
@@ -51,7 +58,7 @@ class Facts:
     usage: Usage | None = None
     finish_reason: FinishReason | None = None
     requests: int = 0
-    attempts: list[Attempt] = attrs.field(factory=list)
+    attempts: list[Attempt] = attrs.field(factory=_no_attempts)
     extracted: Any = None
     skipped: bool = False
     ends_call: bool = False
@@ -95,7 +102,7 @@ class Turn:
             could answer at once.
     """
 
-    def __init__(  # noqa: PLR0913 - made only by Answer and child()
+    def __init__(
         self,
         answer: Answer,
         responder: Agent,
@@ -121,9 +128,7 @@ class Turn:
         if parent is None:
             self.agent: Agent = responder
             self.facts = Facts()
-            self.ledger = Ledger(
-                responder.conversation, record_interrupted=responder.record_interrupted
-            )
+            self.ledger = Ledger(responder.conversation, record_interrupted=responder.record_interrupted)
         else:
             self.agent = parent.agent
             self.facts = parent.facts
@@ -175,9 +180,7 @@ class Turn:
 
     def child(self, responder: Agent, race: Race, scope: anyio.CancelScope) -> Turn:
         """An attempt of ``responder`` at this turn, as a rival of the others in ``race``."""
-        return Turn(
-            self._answer, responder, prompt=self.prompt, scope=scope, parent=self, race=race
-        )
+        return Turn(self._answer, responder, prompt=self.prompt, scope=scope, parent=self, race=race)
 
     # -- what an author uses
 
@@ -325,5 +328,3 @@ class Turn:
         if not self._fenced:
             known = self.facts.usage
             self.facts.usage = usage if known is None else known + usage
-
-
