@@ -1,0 +1,28 @@
+"""Text filters without I/O: what of a model's text is spoken, and when.
+
+Each takes the text of one answer or response in pieces (``feed``) and an end (``finish``), and
+gives the same output for every way of cutting it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from micdrop_agent._text.extract import ExtractFilter, extract_text
+from micdrop_agent._text.narration import NarrationFilter
+from micdrop_agent._text.seam import SeamFilter
+from micdrop_agent._text.think import ThinkFilter
+
+__all__ = ["ExtractFilter", "NarrationFilter", "SeamFilter", "TextFilter", "ThinkFilter", "extract_text"]
+
+
+class TextFilter(Protocol):
+    """What all filters of this package do."""
+
+    def feed(self, text: str) -> str:
+        """Take the next chunk; return what may be spoken now (``""`` if nothing may)."""
+        ...
+
+    def finish(self) -> str:
+        """End the text; return what is released at its end."""
+        ...

@@ -1,0 +1,186 @@
+"""The narration filter: a tool call that the model also writes out as text is not spoken.
+
+Some models put ``get_weather({"city": "Oslo"})``, or the call as a JSON object, into the text
+of the response that carries the real call. Such a text is held back until the response ends:
+if the call came, it is dropped, else it is spoken. Ordinary words are spoken at once; only
+what follows a written-out call waits with it, so that the order of the text stays.
+
+Without tools the filter does nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+
+from micdrop_agent._text._braces import BraceScanner
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["NarrationFilter"]
+
+_BLANKS: Final = 16
+"""Most blanks between a name and its bracket, or a brace and its first quote."""
+
+_NAME_MEMBER: Final = re.compile(r'"name"\s*:\s*"([^"\\]*)"')
+
+
+@attrs.define(eq=False)
+class _WrittenCall:
+    """A text that looks like a call; ``name`` is known once it is whole."""
+
+    name: str | None
+    scanner: BraceScanner
+    pieces: list[str] = attrs.Factory(list[str])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class NarrationFilter:
+    """Lets the words of one response through and holds back written-out tool calls.
+
+    Args:
+        tool_names: Names of the tools that the model was offered.
+    """
+
+    def __init__(self, tool_names: Iterable[str]) -> None:
+        self._names = frozenset(tool_names)
+        self._longest = max(map(len, self._names), default=0)
+        names = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
+        self._start = re.compile(rf'(?<![\w-])(?P<name>{names})\s{{0,{_BLANKS}}}[({{]|\{{\s{{0,{_BLANKS}}}"')
+        self._held = ""
+        self._before = ""
+        self._last = ""
+        self._call: _WrittenCall | None = None
+        self._queue: list[str | _WrittenCall] = []
+
+    def feed(self, text: str) -> str:
+        """Take the next chunk; return what may be spoken now (``""`` if nothing may)."""
+        if not self._names or not text:
+            return text
+        if self._held or self._call or self._queue or "{" in text or "(" in text:
+            return self._look(text)
+        cut = self._hold_from(text)
+        self._held = text[cut:]
+        return self._say(text[:cut])
+
+    def finish(self, *, called: Collection[str] = ()) -> str:
+        """End the response; return the held text without the calls that really came.
+
+        Args:
+            called: Names of the tools that were called in this response.
+        """
+        released = "" if self._call is None else self._end_call(self._call, whole=False)
+        if not self._queue:
+            released, self._held = released + self._held, ""
+            return released
+        self._queue.append(self._held)
+        spoken: list[str] = []
+        last, dropped = self._last, False
+        for part in self._queue:
+            text = part if isinstance(part, str) else part.text
+            if isinstance(part, _WrittenCall) and part.name in called:
+                dropped = True
+                continue
+            if dropped and (not last or last.isspace()):
+                # Where the call stood, the white space before and behind it would add up.
+                text = text.lstrip()
+            if text:
+                dropped, last = False, text[-1]
+                spoken.append(text)
+        self._held = ""
+        self._queue.clear()
+        return "".join(spoken)
+
+    def _look(self, text: str) -> str:
+        text = self._held + text
+        self._held = ""
+        spoken: list[str] = []
+        while text:
+            if self._call is not None:
+                end = self._call.scanner.end_in(text)
+                self._call.pieces.append(text[:end])
+                text = "" if end is None else text[end:]
+                if end is not None:
+                    spoken.append(self._end_call(self._call, whole=True))
+                continue
+            # The character before decides whether a name begins here or goes on.
+            match = self._start.search(self._before + text, len(self._before))
+            if match is None:
+                cut = self._hold_from(text)
+                self._held = text[cut:]
+                spoken.append(self._say(text[:cut]))
+                break
+            start = match.start() - len(self._before)
+            bracket = match.end() - 1 - len(self._before) if match["name"] else start
+            spoken.append(self._say(text[:start]))
+            self._call = _WrittenCall(match["name"], BraceScanner(text[bracket]), [text[start:bracket]])
+            text = text[bracket:]
+        return "".join(spoken)
+
+    def _say(self, text: str) -> str:
+        if not text:
+            return ""
+        self._before = text[-1]
+        if not self._queue:
+            return text
+        self._queue.append(text)
+        return ""
+
+    def _end_call(self, call: _WrittenCall, *, whole: bool) -> str:
+        self._call = None
+        if call.name is None:
+            call.name = _called_name(call.text) if whole else _first_name(call.text)
+        if call.name not in self._names:
+            # An object that calls nothing of ours is text like any other.
+            return self._say(call.text)
+        if not self._queue:
+            # From here on everything waits; ``finish`` needs the end of what was spoken before.
+            self._last = self._before
+        self._before = call.pieces[-1][-1:]
+        self._queue.append(call)
+        return ""
+
+    def _hold_from(self, text: str) -> int:
+        """Index from which the end of ``text`` may be the beginning of a written-out call."""
+        end = len(text.rstrip())
+        if len(text) - end > _BLANKS or end == 0:
+            return len(text)
+        if text[end - 1] == "{":
+            return end - 1
+        start = end
+        while start > 0 and end - start <= self._longest and _in_name(text[start - 1]):
+            start -= 1
+        if start == end or (start == 0 and self._before and _in_name(self._before)):
+            return len(text)
+        word = text[start:end]
+        if end < len(text):
+            return start if word in self._names else len(text)
+        return start if any(name.startswith(word) for name in self._names) else len(text)
+
+
+def _in_name(char: str) -> bool:
+    return char.isalnum() or char in "_-"
+
+
+def _called_name(text: str) -> str | None:
+    """The tool that a JSON object calls: its ``name``, or that of its ``function``."""
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return _first_name(text)
+    members = cast("dict[str, Any]", value)
+    function: Any = members.get("function")
+    name: Any = cast("dict[str, Any]", function).get("name") if isinstance(function, dict) else members.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _first_name(text: str) -> str | None:
+    match = _NAME_MEMBER.search(text)
+    return match[1] if match else None

@@ -1,0 +1,100 @@
+"""The thinking filter: what a model writes between ``<think>`` and ``</think>`` is not spoken.
+
+Open models write their reasoning into the text itself. The marks are ``<think>``,
+``<thinking>`` and ``[THINK]``, in any case of letters, anywhere in the answer; any end mark
+ends the thinking, and an answer that ends inside it says nothing more.
+
+An end mark without a beginning is dropped alone: what stood before it has been spoken, since
+holding back a whole answer on suspicion would cost every caller the first word. For models
+whose template opens the thinking in the prompt (so that the text begins inside it), make the
+filter with ``inside=True``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["ThinkFilter"]
+
+_MARK: Final = re.compile(r"<(/?)think(?:ing)?>|\[(/?)think\]", re.IGNORECASE | re.ASCII)
+_OPENERS: Final = ("<think>", "<thinking>", "[think]")
+_CLOSERS: Final = ("</think>", "</thinking>", "[/think]")
+
+
+class ThinkFilter:
+    """Lets the spoken part of an answer through and drops the thinking.
+
+    White space behind a block goes too where it would lead the answer or double a space; a
+    text without marks is spoken unchanged.
+
+    Args:
+        inside: Whether the text begins inside the thinking.
+    """
+
+    def __init__(self, *, inside: bool = False) -> None:
+        self._inside = inside
+        self._held = ""
+        self._lead: list[str] = []
+        self._trim = False
+        self._last = ""
+
+    def feed(self, text: str) -> str:
+        """Take the next chunk; return what may be spoken now (``""`` if nothing may)."""
+        if not self._held and not self._inside and "<" not in text and "[" not in text:
+            return self._say(text)
+        text = self._held + text
+        spoken: list[str] = []
+        position = 0
+        for match in _MARK.finditer(text):
+            if not self._inside:
+                spoken.append(self._say(text[position : match.start()]))
+            self._mark(closing="/" in match.group())
+            position = match.end()
+        cut = self._hold_from(text, position)
+        self._held = text[cut:]
+        if not self._inside:
+            spoken.append(self._say(text[position:cut]))
+        return "".join(spoken)
+
+    def finish(self) -> str:
+        """End the answer; return the held text unless it ends inside the thinking."""
+        released = "" if self._inside else self._say(self._held) + "".join(self._lead)
+        self._held = ""
+        self._lead.clear()
+        return released
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the text fed so far ends inside the thinking."""
+        return self._inside
+
+    def _mark(self, *, closing: bool) -> None:
+        self._inside = not closing
+        self._lead.clear()
+        self._trim = not self._last or self._last.isspace()
+
+    def _hold_from(self, text: str, position: int) -> int:
+        # No mark has a bracket inside it, so only the last one can begin a mark.
+        start = max(text.rfind("<", position), text.rfind("[", position))
+        if start < 0:
+            return len(text)
+        beginning = text[start:].lower()
+        marks = _CLOSERS if self._inside else _OPENERS + _CLOSERS
+        return start if any(mark.startswith(beginning) for mark in marks) else len(text)
+
+    def _say(self, text: str) -> str:
+        if self._trim:
+            text = text.lstrip()
+        if not text:
+            return ""
+        if not self._last:
+            # White space that leads the answer waits: thinking behind it would make it odd.
+            self._lead.append(text)
+            if text.isspace() and not self._trim:
+                return ""
+            text = "".join(self._lead)
+            self._lead.clear()
+        self._trim = False
+        self._last = text[-1]
+        return text
