@@ -1,0 +1,110 @@
+"""Cancelling the direct transport anywhere: nothing stays open, and the next request works."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._http import DirectTransport
+from micdrop_agent.testing import BACKENDS, ScriptedProvider, count_steps, fault, run_virtual, say
+
+if TYPE_CHECKING:
+    from micdrop_agent.testing import Backend
+
+PATH = "/chat/completions"
+SOCKET_BACKENDS = ["asyncio", "asyncio+uvloop", "trio"]
+
+
+async def ask(transport: DirectTransport) -> bytes:
+    async with await transport.post(PATH, {}, b"{}") as response:
+        data = b""
+        try:
+            while True:
+                data += await response.receive()
+        except anyio.EndOfStream:
+            return data
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cancel_at_any_step_closes_what_was_in_use_and_the_next_request_works(backend: Backend) -> None:
+    scope: anyio.CancelScope
+
+    async def scenario() -> None:
+        nonlocal scope
+        script = [say("one", "two", gap=0.5), fault("close_before_status"), say("Okay.")]
+        async with ScriptedProvider(script, connect_delay=0.1) as provider:
+            transport = DirectTransport(provider.base_url, connect=provider.connect)
+            with anyio.CancelScope() as scope:
+                await transport.prewarm()
+                for _ in range(3):
+                    await ask(transport)
+            provider._script = [say("Okay.")]
+            assert b"Okay." in await ask(transport)
+            assert not transport._live
+            assert provider.open_connections <= 2
+            await transport.aclose()
+            await provider.until(lambda: provider.open_connections == 0)
+
+    steps = count_steps(backend, scenario)
+    assert steps > 30
+    for at in range(steps):
+        run_virtual(backend, scenario, on_step=lambda step, at=at: scope.cancel() if step == at + 1 and step > 3 else None)
+
+
+@pytest.mark.parametrize("backend", SOCKET_BACKENDS)
+def test_after_a_thousand_cancels_on_real_sockets_nothing_is_open_and_the_next_answer_works(backend: str) -> None:
+    dice = random.Random(7)
+
+    async def scenario() -> None:
+        replies = [say("one ", "two ", gap=0.0005), say("Okay."), fault("stall_before_headers"), fault("stall_after_headers")]
+        script = [dice.choice(replies) for _ in range(5000)]
+        script.append(say("Okay."))
+        async with ScriptedProvider(script) as provider, provider.listening() as url:
+            transport = DirectTransport(url)
+            for _ in range(1000):
+                with anyio.move_on_after(dice.choice([0, 0.0002, 0.0005, 0.001, 0.002])):
+                    if dice.random() < 0.3:
+                        await transport.prewarm()
+                    await ask(transport)
+                assert not transport._live
+                assert len(transport._idle) <= 2
+            provider._script = [say("Okay.")]
+            assert b"Okay." in await ask(transport)
+            await transport.aclose()
+            await provider.until(lambda: provider.open_connections == 0)
+
+    name, _, uvloop = backend.partition("+")
+    anyio.run(scenario, backend=name, backend_options={"use_uvloop": True} if uvloop else {})
+
+
+@pytest.mark.parametrize("backend", SOCKET_BACKENDS)
+def test_an_abort_in_one_task_reaches_the_server_while_another_task_is_reading(backend: str) -> None:
+    async def scenario() -> None:
+        async with ScriptedProvider([fault("stall_after_headers")]) as provider, provider.listening() as url:
+            transport = DirectTransport(url)
+            response = await transport.post(PATH, {}, b"{}")
+            ended: list[str] = []
+
+            async def read() -> None:
+                try:
+                    await response.receive()
+                except ProviderError as error:
+                    ended.append(error.kind)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                await anyio.wait_all_tasks_blocked()
+                response.abort()
+                if backend == "asyncio+uvloop":
+                    await response.aclose()
+            assert ended in (["truncated"], ["connection"])
+            await response.aclose()
+            await provider.until(lambda: provider.open_connections == 0)
+            await transport.aclose()
+
+    name, _, uvloop = backend.partition("+")
+    anyio.run(scenario, backend=name, backend_options={"use_uvloop": True} if uvloop else {})
