@@ -1,0 +1,199 @@
+"""The JSON text of arguments in, the JSON text of an output out."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeGuard, cast
+
+import attrs
+
+from micdrop_agent.errors import ToolInputError
+
+MAX_ARGUMENTS_CHARS: Final = 1_000_000
+"""Longest text of arguments that is read, in characters. A megabyte parses in about 10 ms on the
+event loop; ten would be heard as a pause in every call of the process."""
+
+_READABLE_BITS: Final = 128  # 39 digits
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a decoded JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a decoded JSON value is a list."""
+    return isinstance(value, list)
+
+
+def decode_arguments(tool_name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments as a new dict; nothing, blank text and ``null`` are no arguments.
+
+    Some servers encode the object twice (a JSON string that holds the object's text) and some
+    hand over the object itself; both are read for what they mean.
+
+    Raises:
+        ToolInputError: The text is not JSON, not an object, or too long.
+    """
+    if isinstance(arguments, Mapping):
+        arguments = _as_text(tool_name, arguments)
+    value = _parse(tool_name, arguments or "")
+    if isinstance(value, str):
+        value = _parse(tool_name, value)
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise ToolInputError(f"The arguments of {tool_name} have to be one JSON object, got {describe(value)}.")
+    return value
+
+
+def _as_text(tool_name: str, arguments: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(arguments), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolInputError(f"The arguments of {tool_name} are not JSON: {error}.") from error
+
+
+def _parse(tool_name: str, text: str) -> Any:
+    if len(text) > MAX_ARGUMENTS_CHARS:
+        raise ToolInputError(
+            f"The arguments of {tool_name} are {len(text)} characters long; "
+            f"at most {MAX_ARGUMENTS_CHARS} are read. Send less."
+        )
+    text = text.strip().strip("\ufeff")
+    if not text:
+        return None
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_float=_finite,
+            parse_constant=_no_constant,
+        )
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 15) : error.pos + 15]
+        problem = (
+            f"{error.msg} at line {error.lineno}, column {error.colno} "
+            f"(character {error.pos}), near {json.dumps(near, ensure_ascii=False)}"
+        )
+    except RecursionError:
+        problem = "nested too deeply"
+    except ValueError as error:
+        # Ours from the hooks below, or Python's own limit on the digits of a whole number.
+        problem = str(error)
+    raise ToolInputError(f"The arguments of {tool_name} are not valid JSON: {problem}. Send one JSON object.")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        # Said twice with one meaning is harmless; with two, choosing one would be a guess.
+        for key, value in pairs:
+            kept = result[key]
+            if kept is not value and (type(kept) is not type(value) or kept != value):
+                raise ValueError(f"the key {quote(key)} is given twice with different values")
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {shorten(text)} is too large")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def dump_output(value: object) -> str:
+    """The JSON text of what a tool returned; ``None`` is ``null``.
+
+    attrs and dataclass instances become objects, enums their value, dates ISO 8601 text, a
+    ``timedelta`` seconds, sets sorted lists where their members can be sorted.
+
+    Raises:
+        ToolInputError: ``value`` has no JSON form (also NaN, and values that contain themselves).
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolInputError(f"output is not JSON: {error}") from error
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # Half a surrogate pair cannot be sent as UTF-8; as an escape it can.
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+    return text
+
+
+def plain(value: object) -> Any:
+    """``value`` as it looks after a trip through JSON.
+
+    Raises:
+        ToolInputError: It has no JSON form.
+    """
+    return json.loads(dump_output(value))
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dt.date | dt.time):  # datetime is a date too
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if not isinstance(value, type):
+        if attrs.has(type(value)):
+            fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
+            return {field.alias: getattr(value, field.name) for field in fields}
+        if dataclasses.is_dataclass(value):
+            return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return _plain_collection(value)
+
+
+def _plain_collection(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        pairs: Mapping[Any, Any] = value
+        return dict(pairs)
+    if isinstance(value, AbstractSet):
+        members: list[Any] = [*value]
+        try:
+            return sorted(members)
+        except TypeError:
+            return members
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def shorten(text: str, length: int = 60) -> str:
+    """``text``, or its beginning when it is longer than ``length`` characters."""
+    return text if len(text) <= length else text[:length] + "…"
+
+
+def quote(text: str) -> str:
+    """``text`` in quotes, shortened."""
+    return json.dumps(shorten(text), ensure_ascii=False)
+
+
+def describe(value: object) -> str:
+    """A decoded JSON value in a few plain words: ``the text "10"``, ``a list``."""
+    if isinstance(value, str):
+        return f"the text {quote(value)}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int):
+        # Thousands of digits cannot even be turned into text.
+        return f"the number {value}" if value.bit_length() < _READABLE_BITS else "a very large number"
+    if isinstance(value, float):
+        return f"the number {value!r}"
+    return "a list" if is_list(value) else "an object"

@@ -1,0 +1,114 @@
+"""How one tool reads its arguments and calls its function, worked out when it is defined."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from micdrop_agent.tools._handwritten import normalize
+from micdrop_agent.tools._schema import SchemaBuilder
+from micdrop_agent.tools._signature import innermost, read_function, takes_value
+from micdrop_agent.tools._structure import Structurer
+from micdrop_agent.tools._types import Hints, is_class
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from micdrop_agent.tools._schema import Schema
+
+Call = Callable[[Any, Any], Any]
+"""Calls the tool's function: the value made of the arguments, the agent."""
+
+
+@attrs.frozen
+class Plan:
+    """The loose schema; arguments to value (or problems); value and agent to the call."""
+
+    schema: Schema
+    value_of: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Any, list[str]]]
+    """(as given, defaults filled in) -> the value for ``call``, and what is wrong."""
+    call: Call
+
+
+def plan_function(function: Callable[..., Any]) -> Plan:
+    """Every parameter of ``function`` is an argument.
+
+    Raises:
+        TypeError: Its signature cannot be one of a tool.
+    """
+    hints = Hints.of(innermost(function))
+    signature = read_function(function, hints)
+    builder = SchemaBuilder(hints)
+    schema = _with_defs(builder.object_of(signature.fields), builder)
+    structurer = Structurer(hints, builder)
+
+    def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        # What was left out stays out: the function's own defaults apply.
+        return structurer.structure_fields(signature.fields, given)
+
+    def call(keywords: Any, agent: Any) -> Any:
+        if signature.context is not None:
+            return function(**keywords, **{signature.context: agent})
+        return function(**keywords)
+
+    return Plan(schema, value_of, call)
+
+
+def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
+    """The fields of ``cls`` are the arguments; ``function`` gets one instance.
+
+    Raises:
+        TypeError: ``cls`` is no attrs class, dataclass or TypedDict, or a field cannot be read.
+    """
+    if not is_class(cls):
+        raise TypeError(f"input must be an attrs class, a dataclass or a TypedDict, not {cls!r}")
+    hints = Hints.of(cls)
+    builder = SchemaBuilder(hints)
+    schema = builder.build(cls, cls.__name__)
+    if "$ref" in schema:  # a recursive class: its root has to be an object all the same
+        schema = dict(builder.defs[schema["$ref"].rpartition("/")[2]])
+    schema.pop("description", None)
+    structurer = Structurer(hints, builder)
+
+    def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        return structurer.structure(cls, given)
+
+    return Plan(_with_defs(schema, builder), value_of, _value_call(function))
+
+
+def plan_schema(name: str, parameters: Mapping[str, Any], function: Callable[..., Any] | None) -> Plan:
+    """``parameters`` are JSON Schema; ``function`` gets one dict with the defaults filled in.
+
+    Raises:
+        TypeError: ``parameters`` is not a map.
+        ValueError: They are no schema of an object.
+    """
+
+    def value_of(_: Mapping[str, Any], filled: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        # A copy: what the tool does to its input must not change what was stored of the call.
+        return copy.deepcopy(filled), []
+
+    return Plan(normalize(name, parameters), value_of, _value_call(function))
+
+
+def _with_defs(schema: Schema, builder: SchemaBuilder) -> Schema:
+    return {**schema, "$defs": builder.defs} if builder.defs else schema
+
+
+def _value_call(function: Callable[..., Any] | None) -> Call:
+    if function is None:
+        return lambda _value, _agent: None
+    context, keyword, takes_it = takes_value(function, Hints.of(innermost(function)))
+
+    def call(value: Any, agent: Any) -> Any:
+        keywords = {} if context is None else {context: agent}
+        if not takes_it:
+            return function(**keywords)
+        if keyword is not None:
+            return function(**{keyword: value}, **keywords)
+        return function(value, **keywords)
+
+    return call
