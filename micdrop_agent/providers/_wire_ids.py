@@ -1,0 +1,72 @@
+"""Ids of tool calls as they go over the wire: never empty, never used twice, in the form asked for.
+
+Local servers count their ids from zero in every answer, some send none, and Mistral takes nothing but
+nine letters and digits. The stored ids stay as they are; the mapping is the same in every request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import ChainMap
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+__all__ = ["WireIds", "nine_alphanumerics", "up_to_64"]
+
+_NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
+_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_MAX_ID: Final = 64
+
+
+def nine_alphanumerics(call_id: str) -> str:
+    """The form that Mistral asks for; an id that has it stays."""
+    if _NINE.fullmatch(call_id):
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+    digits: list[str] = []
+    for _ in range(9):
+        number, digit = divmod(number, len(_ALPHABET))
+        digits.append(_ALPHABET[digit])
+    return "".join(digits)
+
+
+def up_to_64(call_id: str) -> str:
+    """OpenAI's limit of length; other providers sign their ids, and reach some hundred characters."""
+    if len(call_id) <= _MAX_ID:
+        return call_id or "call"
+    return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+class WireIds:
+    """Gives every call of a conversation its id on the wire; ask once per call, in order.
+
+    Args:
+        form: Brings an id into the form that the provider takes.
+    """
+
+    __slots__ = ("_form", "_taken", "_uses")
+
+    def __init__(self, form: Callable[[str], str]) -> None:
+        self._form = form
+        self._taken: MutableMapping[str, bool] = {}
+        self._uses: MutableMapping[str, int] = {}
+
+    def next(self, call_id: str) -> str:
+        """The id on the wire of the next call, whose stored id is ``call_id``."""
+        while True:
+            use = self._uses.get(call_id, 0) + 1
+            self._uses[call_id] = use
+            made = self._form(call_id if use == 1 and call_id else f"{call_id or 'call'}_{use}")
+            if made not in self._taken:
+                self._taken[made] = True
+                return made
+
+    def fork(self) -> WireIds:
+        """A copy for the part of a conversation that may still change."""
+        copy = WireIds(self._form)
+        copy._taken = ChainMap({}, self._taken)
+        copy._uses = ChainMap({}, self._uses)
+        return copy
