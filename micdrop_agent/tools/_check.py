@@ -33,18 +33,27 @@ _KINDS: Final = {
 _FREE_FORM_EXCEPT: Final = frozenset(["type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"])
 
 
-def check(schema: Mapping[str, Any], value: Any, *, fill: bool) -> tuple[Any, list[str]]:
-    """``value`` as the schema means it, and what is wrong with it (empty when nothing is).
+def check(schema: Mapping[str, Any], value: Any) -> tuple[Any, Any, list[str]]:
+    """``value`` as the schema means it, and what is wrong with it (nothing, when it fits).
 
     Args:
         schema: Loose form, with its ``$defs``.
         value: A decoded JSON value; it is not changed.
-        fill: Whether defaults are written where something was left out.
+
+    Returns:
+        The value as given, without what stands for "left out"; the same with the defaults filled
+        in; and the mistakes.
     """
-    checker = _Checker({**schema.get("definitions", {}), **schema.get("$defs", {})}, fill=fill)
-    result = checker.visit(schema, value, "")
+    defs = {**schema.get("definitions", {}), **schema.get("$defs", {})}
+    checker = _Checker(defs, fill=False)
+    given = checker.visit(schema, value, "")
     hidden = checker.count - len(checker.problems)
-    return result, [*checker.problems, f"and {hidden} more"] if hidden else checker.problems
+    if hidden:
+        checker.problems.append(f"and {hidden} more")
+    filled = given
+    if checker.absent and not checker.count:
+        filled = _Checker(defs, fill=True).visit(schema, value, "")
+    return given, filled, checker.problems
 
 
 def accepts(schema: Any, value: Any, defs: Mapping[str, Any] | None = None) -> bool:
@@ -69,11 +78,15 @@ def is_free_form(schema: Any) -> bool:
 
 
 class _Checker:
+    __slots__ = ("_defs", "_fill", "absent", "count", "problems")
+
     def __init__(self, defs: Mapping[str, Any], *, fill: bool) -> None:
         self._defs = defs
         self._fill = fill
         self.problems: list[str] = []
         self.count = 0
+        self.absent = False
+        """Whether something with a default was left out."""
 
     def visit(self, schema: Any, value: Any, path: str) -> Any:
         """Check ``value`` and return it as the schema means it."""
@@ -108,19 +121,22 @@ class _Checker:
     def _one_of(self, options: list[Any], value: Any, path: str) -> Any:
         near: list[_Checker] = []
         for option in options:
+            kinds = self._kinds(option)
+            if kinds and not any(_is_kind(value, kind) for kind in kinds):
+                continue
             attempt = _Checker(self._defs, fill=self._fill)
             result = attempt.visit(option, value, path)
             if not attempt.count:
+                self.absent |= attempt.absent
                 return result
-            if any(_is_kind(value, kind) for kind in self._kinds(option)):
-                near.append(attempt)
+            near.append(attempt)
         if len(near) == 1:
             # Only one of them can have been meant, so its own complaint says most.
             self.problems += near[0].problems[: MAX_PROBLEMS - len(self.problems)]
             self.count += near[0].count
             return value
-        kinds = dict.fromkeys(kind for option in options for kind in self._kinds(option))
-        wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds) or "something else"
+        all_kinds = dict.fromkeys(kind for option in options for kind in self._kinds(option))
+        wanted = " or ".join(_KINDS.get(kind, kind) for kind in all_kinds) or "something else"
         also = "; it fits none of the allowed forms" if near else ""
         self._add(path, f"expected {wanted}, got {describe(value)}{also}")
         return value
@@ -156,6 +172,7 @@ class _Checker:
             if key in value and not self._means_absent(each, value[key], key in required):
                 result[key] = self.visit(each, value[key], _join(path, key))
             elif is_object(each) and "default" in each:
+                self.absent = True
                 if self._fill:
                     result[key] = copy.deepcopy(each["default"])
             elif key in required:

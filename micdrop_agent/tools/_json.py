@@ -16,10 +16,11 @@ import attrs
 
 from micdrop_agent.errors import ToolInputError
 
-MAX_ARGUMENTS_CHARS: Final = 1_000_000
-"""Longest text of arguments that is read, in characters. A megabyte parses in about 10 ms on the
-event loop; ten would be heard as a pause in every call of the process."""
+MAX_ARGUMENTS_CHARS: Final = 250_000
+"""Longest text of arguments that is read, in characters. Reading stands on the event loop, where a
+pause is heard in every call of the process; the arguments of a spoken turn have some hundreds."""
 
+_MAX_DIGITS: Final = 400
 _READABLE_BITS: Final = 128  # 39 digits
 
 
@@ -75,6 +76,7 @@ def _parse(tool_name: str, text: str) -> Any:
             text,
             object_pairs_hook=_unique,
             parse_float=_finite,
+            parse_int=_readable_int,
             parse_constant=_no_constant,
         )
     except json.JSONDecodeError as error:
@@ -86,7 +88,6 @@ def _parse(tool_name: str, text: str) -> Any:
     except RecursionError:
         problem = "nested too deeply"
     except ValueError as error:
-        # Ours from the hooks below, or Python's own limit on the digits of a whole number.
         problem = str(error)
     raise ToolInputError(f"The arguments of {tool_name} are not valid JSON: {problem}. Send one JSON object.")
 
@@ -107,6 +108,13 @@ def _finite(text: str) -> float:
     if math.isinf(value):
         raise ValueError(f"the number {shorten(text)} is too large")
     return value
+
+
+def _readable_int(text: str) -> int:
+    # Python's own limit is 4300 digits, and its error speaks of its own settings.
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"the number {shorten(text)} has too many digits")
+    return int(text)
 
 
 def _no_constant(name: str) -> Any:
@@ -164,7 +172,7 @@ def _plain(value: object) -> Any:
 
 def _plain_collection(value: Any) -> Any:
     if isinstance(value, Mapping):
-        pairs: Mapping[Any, Any] = value
+        pairs: Mapping[Any, Any] = cast("Any", value)
         return dict(pairs)
     if isinstance(value, AbstractSet):
         members: list[Any] = [*value]

@@ -31,6 +31,8 @@ class Plan:
     value_of: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Any, list[str]]]
     """(as given, defaults filled in) -> the value for ``call``, and what is wrong."""
     call: Call
+    prepare: Callable[[], None] = lambda: None
+    """Does what the first ``value_of`` would do first, such as importing cattrs."""
 
 
 def plan_function(function: Callable[..., Any]) -> Plan:
@@ -54,7 +56,7 @@ def plan_function(function: Callable[..., Any]) -> Plan:
             return function(**keywords, **{signature.context: agent})
         return function(**keywords)
 
-    return Plan(schema, value_of, call)
+    return Plan(schema, value_of, call, structurer.prepare)
 
 
 def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
@@ -76,7 +78,7 @@ def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
     def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
         return structurer.structure(cls, given)
 
-    return Plan(_with_defs(schema, builder), value_of, _value_call(function))
+    return Plan(_with_defs(schema, builder), value_of, _value_call(function), structurer.prepare)
 
 
 def plan_schema(name: str, parameters: Mapping[str, Any], function: Callable[..., Any] | None) -> Plan:

@@ -66,7 +66,6 @@ _KEPT: Final = frozenset(
         "anyOf",
         "oneOf",
         "$ref",
-        "$defs",
     ]
 )
 
@@ -78,10 +77,14 @@ class _NotStrictError(Exception):
 def strict_form(schema: Schema) -> Schema | None:
     """``schema`` for strict mode, or None when that would change what it means."""
     defs = schema.get("$defs", {})
+    root = {key: value for key, value in schema.items() if key not in {"description", "$defs"}}
     try:
-        return _strict({key: value for key, value in schema.items() if key != "description"}, defs)
+        result = _strict(root, defs)
+        if defs:
+            result["$defs"] = {name: _strict(each, defs) for name, each in defs.items()}
     except _NotStrictError:
         return None
+    return result
 
 
 def _strict(schema: Any, defs: dict[str, Any]) -> Schema:
@@ -108,19 +111,16 @@ def _structure(schema: Schema, defs: dict[str, Any]) -> Schema:
         if {"properties", "items", "enum", "const"} & set(schema):
             raise _NotStrictError
         return {"anyOf": [_strict(option, defs) for option in options]}
-    result: Schema = {"type": schema["type"]} if "type" in schema else {}
+    # Without a type, what else is said tells which one is meant.
+    result: Schema = {key: schema[key] for key in ("type", "enum") if key in schema}
     if "const" in schema:
         result["enum"] = [schema["const"]]
-    elif "enum" in schema:
-        result["enum"] = schema["enum"]
-    if "properties" in schema or _mentions(schema, "object"):
+    if _mentions(schema, "object"):
         result |= _object(schema, defs)
-    if "items" in schema or _mentions(schema, "array"):
-        result["items"] = _strict(schema.get("items"), defs)
+    if _mentions(schema, "array"):
+        result |= {"type": schema.get("type", "array"), "items": _strict(schema.get("items"), defs)}
     if not result:
         raise _NotStrictError
-    if "$defs" in schema:
-        result["$defs"] = {name: _strict(each, defs) for name, each in defs.items()}
     return result
 
 
@@ -131,7 +131,7 @@ def _reference(target: str, defs: dict[str, Any]) -> Schema:
 
 
 def _mentions(schema: Schema, kind: str) -> bool:
-    declared = schema.get("type")
+    declared = schema.get("type", "object" if "properties" in schema else "array" if "items" in schema else "")
     return kind in declared if is_list(declared) else declared == kind
 
 

@@ -67,6 +67,10 @@ class Structurer:
         converter.register_structure_hook_factory(is_class, self._class_hook)
         return converter
 
+    def prepare(self) -> None:
+        """Import cattrs and set it up now."""
+        self._one("", str)
+
     def structure(self, hint: Any, value: Any) -> tuple[Any, list[str]]:
         """``value`` as ``hint`` says, or what is wrong with it."""
         try:
@@ -104,10 +108,14 @@ class Structurer:
     def _union_hook(self, union: Any) -> Hook:
         members = union_members(union) or ()
         schemas = [(member, self._builder.build(member, "")) for member in members]
+        as_they_are: set[Any] = {int, bool, NoneType} & set(members)
+        if set(members) <= {str, int, float, bool, NoneType}:
+            as_they_are.add(str)  # else it could be the text of a date or of an enum
 
         def structure(value: Any, _: Any) -> Any:
-            if type(value) is int and int in members:
-                return value  # 2 is an int for `float | int` too, though a float would take it
+            # Quick, and right: 2 is an int for `float | int` too, though a float would take it.
+            if type(value) in as_they_are:
+                return value
             for member, schema in schemas:
                 if accepts(schema, value, self._builder.defs):
                     return self._one(value, member)
@@ -145,9 +153,9 @@ def _literal_hook(hint: Any) -> Hook:
 
 
 def _kind_and_value(member: Any) -> tuple[type, Any]:
-    value = member.value if isinstance(member, enum.Enum) else member
-    kind: type = type(value)
-    return kind, value
+    if isinstance(member, enum.Enum):
+        member = member.value
+    return member.__class__, member
 
 
 def _problems(error: Exception, path: str) -> Iterator[str]:

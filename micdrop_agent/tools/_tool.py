@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
@@ -217,7 +218,7 @@ class Tool:
     def prepare(self) -> None:
         """Import now what the first call would import (cattrs), for instance while warming up."""
         if self._plan is not None:
-            self._plan.value_of({}, {})
+            self._plan.prepare()
 
     def bind(self, arguments: str | Mapping[str, Any] | None) -> BoundCall:
         """Read the model's arguments. Empty text and ``null`` are no arguments.
@@ -238,12 +239,12 @@ class Tool:
 
     def _bind(self, decoded: dict[str, Any]) -> BoundCall:
         plan = cast("Plan", self._plan)
-        given, problems = check(plan.schema, decoded, fill=False)
+        given, parameters, problems = check(plan.schema, decoded)
         value: Any = None
-        parameters: dict[str, Any] = {}
         if not problems:
-            parameters, _ = check(plan.schema, decoded, fill=True)
-            value, problems = plan.value_of(given, parameters)
+            # A free-form part reaches the tool as it is, and must not be that of ``parameters``.
+            own = given if self.strict else copy.deepcopy(given)
+            value, problems = plan.value_of(own, parameters)
         if problems:
             raise ToolInputError(
                 f"The arguments of {self.name} are wrong. {'; '.join(problems)}. "
@@ -269,7 +270,7 @@ class BoundCall:
         Args:
             agent: What a parameter for the agent gets.
         """
-        return cast("Plan", self.tool._plan).call(self._value, agent)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - one unit with Tool
+        return cast("Plan", self.tool._plan).call(self._value, agent)  # pyright: ignore[reportPrivateUsage] - one unit with Tool
 
 
 def _described(source: Any) -> str:

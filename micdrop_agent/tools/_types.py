@@ -100,7 +100,10 @@ def enum_texts(hint: type[enum.Enum]) -> dict[Any, enum.Enum]:
 
 def is_class(hint: Any) -> bool:
     """Whether ``hint`` is a class that is read field by field."""
-    return isinstance(hint, type) and (attrs.has(hint) or dataclasses.is_dataclass(hint) or typing.is_typeddict(hint))
+    if not isinstance(hint, type):
+        return False
+    cls: type[Any] = hint
+    return attrs.has(cls) or dataclasses.is_dataclass(cls) or typing.is_typeddict(cls)
 
 
 def caller_names(module_globals: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +177,7 @@ class Hints:
             raw = _typed_dict_fields(cls, hints)
         return [self._field(cls, item, hints, texts) for item in raw]
 
-    def _field(self, cls: type, item: _Raw, hints: dict[str, Any], texts: dict[str, str]) -> Field:
+    def _field(self, cls: Any, item: _Raw, hints: dict[str, Any], texts: dict[str, str]) -> Field:
         hint = hints.get(item.name, item.type)
         if hint is None:
             raise TypeError(f"{cls.__name__}.{item.name} has no type; write {item.name}: <type>")
@@ -203,8 +206,7 @@ _EMPTY_FACTORIES: Final[tuple[Callable[[], Any], ...]] = (list, dict, set, tuple
 
 def _factory_default(factory: Any) -> Any:
     # Any other factory may read a clock or a counter: its value is nobody's business here.
-    empty: Any = factory() if factory in _EMPTY_FACTORIES else MISSING
-    return empty
+    return factory() if any(factory is each for each in _EMPTY_FACTORIES) else MISSING
 
 
 def _attrs_fields(cls: type) -> list[_Raw]:
