@@ -99,10 +99,14 @@ class Filter(TypedDict):
     limit: NotRequired[Annotated[int, "At most."]]
 
 
+def no_children() -> list[Node]:
+    return []
+
+
 @attrs.frozen
 class Node:
     name: str
-    children: list[Node] = attrs.field(factory=list)
+    children: list[Node] = attrs.field(factory=no_children)
 
 
 Kilometers = NewType("Kilometers", float)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import attrs
 
-from micdrop_agent.tools._plan import plan_function
 from micdrop_agent.tools._tool import Tool
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def tool(
         TypeError: A parameter without a type or with one that JSON cannot give.
         ValueError: No name, a bad name, or an option out of range.
     """
+    from micdrop_agent.tools._plan import plan_function
+
     if function is None:
         return lambda later: tool(later, name=name, description=description, **options)
     if isinstance(function, Tool):

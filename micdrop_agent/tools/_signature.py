@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from micdrop_agent.tools import _docstring
 from micdrop_agent.tools._types import Field, strip, union_members
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
     Raises:
         TypeError: A parameter that the model could not fill, or whose type is not known.
     """
+    from micdrop_agent.tools import _docstring
+
     name = name_of(function)
     texts = _docstring.arguments(inspect.getdoc(innermost(function)))
     fields: list[Field] = []

@@ -23,12 +23,8 @@ import attrs
 
 from micdrop_agent.errors import ToolInputError
 from micdrop_agent.options import check_flag, check_seconds, check_text
-from micdrop_agent.tools import _docstring
-from micdrop_agent.tools._check import check
 from micdrop_agent.tools._json import decode_arguments
-from micdrop_agent.tools._plan import plan_class, plan_schema
 from micdrop_agent.tools._signature import innermost, is_async, name_of
-from micdrop_agent.tools._strict import strict_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,6 +136,9 @@ class Tool:
     """Where a provider keeps this tool as its requests have it, by a key of its own."""
 
     def __attrs_post_init__(self) -> None:
+        # What reads signatures and schemas is imported when there is a tool, not with the package.
+        from micdrop_agent.tools._strict import strict_form
+
         self._check_choices()
         plan = self._plan or self._make_plan()
         strict = strict_form(plan.schema)
@@ -172,6 +171,8 @@ class Tool:
             raise ValueError(f"{self.name} is async: thread=True is for blocking functions")
 
     def _make_plan(self) -> Plan:
+        from micdrop_agent.tools._plan import plan_class, plan_schema
+
         if self.input is not None:
             return plan_class(self.input, self.execute)
         return plan_schema(self.name, _NO_ARGUMENTS, self.execute)
@@ -199,6 +200,8 @@ class Tool:
             TypeError: ``parameters`` is not a map, or an option has the wrong type.
             ValueError: A bad name, or parameters that are no object schema.
         """
+        from micdrop_agent.tools._plan import plan_schema
+
         try:
             plan = plan_schema(name, parameters, execute)
             return Tool(name=name, description=description, execute=execute, _plan=plan, **options)
@@ -238,6 +241,8 @@ class Tool:
             raise ToolInputError(f"The arguments of {self.name} are nested too deeply.") from error
 
     def _bind(self, decoded: dict[str, Any]) -> BoundCall:
+        from micdrop_agent.tools._check import check
+
         plan = cast("Plan", self._plan)
         given, parameters, problems = check(plan.schema, decoded)
         value: Any = None
@@ -274,6 +279,8 @@ class BoundCall:
 
 
 def _described(source: Any) -> str:
+    from micdrop_agent.tools import _docstring
+
     if isinstance(source, type):
         text = _docstring.summary(source.__doc__)
         # A dataclass without a docstring gets its signature as one.
