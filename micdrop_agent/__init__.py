@@ -39,6 +39,8 @@ from micdrop_agent.events import (
     UserMessageCancelled,
     signal_of,
 )
+from micdrop_agent.fallback import FallbackAgent
+from micdrop_agent.health import HealthChanged, HealthRegistry
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts
 from micdrop_agent.result import AnswerResult
@@ -71,6 +73,9 @@ __all__ = [
     "Event",
     "ExtractJson",
     "ExtractTag",
+    "FallbackAgent",
+    "HealthChanged",
+    "HealthRegistry",
     "Item",
     "LocalAgent",
     "MaxStepsError",

@@ -140,6 +140,7 @@ class Step:
     async def _attempt(self, response: Response) -> None:
         agent, turn = self.agent, self.turn
         turn.facts.requests += 1
+        turn.ran_tool = False
         request = Request(items=agent._items(turn), tools=self.tools, continue_from=self.continue_from)
         self._narration = self._new_narration()
         self._clock = anyio.CancelScope()

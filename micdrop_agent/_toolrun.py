@@ -75,6 +75,7 @@ def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
     """
     if not turn.claim():
         return None
+    turn.ran_tool = True
     call, events = turn.ledger.open_call(item, turn)
     turn._emit(events)
     # A listener of the call may have cancelled the answer: then its tool never starts.

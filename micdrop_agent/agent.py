@@ -26,6 +26,7 @@ from anyio import AsyncContextManagerMixin
 from micdrop_agent import _checks
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._stream import EventStream
+from micdrop_agent._text import SeamFilter
 from micdrop_agent.answer import Answer
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import MicdropError
@@ -179,9 +180,8 @@ class Agent(AsyncContextManagerMixin, ABC):
 
     def _close(self) -> None:
         """The synchronous part of closing: nothing of this agent has an effect afterwards."""
-        if self._state == "open":
-            self._state = "closing"
-            self.logger.debug("closed")
+        self._state = "closing" if self._state == "open" else "closed"
+        self.logger.debug("closed")
         if self._current is not None:
             self._current._stop(None, keep_unread=True)
         for scope in tuple(self._background):
@@ -274,14 +274,16 @@ class Agent(AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``cancel()``.
         """
-        self._check_thread("cancel()")
-        if self._current is not None:
-            self._current._stop(heard)
+        root = self._root()
+        root._check_thread("cancel()")
+        if root._current is not None:
+            root._current._stop(heard)
 
     @property
     def answering(self) -> bool:
         """Whether an answer is being generated right now."""
-        return self._current is not None and self._current.status == "running"
+        current = self._root()._current
+        return current is not None and current.status == "running"
 
     @abstractmethod
     async def generate_answer(self, turn: Turn) -> None:
@@ -299,6 +301,8 @@ class Agent(AsyncContextManagerMixin, ABC):
     async def _respond(self, turn: Turn) -> None:
         """Hook, generation, and the commit of what was written; as root or as a child."""
         turn._filters = self._text_filters()
+        if turn.continue_from is not None:
+            turn._filters += (SeamFilter(turn.continue_from, exact=self._continues_exactly),)
         if self._before is not None and await self._skipped_by_hook(turn):
             return
         await self.generate_answer(turn)
@@ -508,6 +512,17 @@ class Agent(AsyncContextManagerMixin, ABC):
         self.logger.error("the answer failed: %s", error, exc_info=None if ours else error)
 
     # -- guards
+
+    _continues_exactly = False
+    """Whether its model goes on from the very last character when asked to continue."""
+
+    def _label(self) -> str:
+        """Name of this agent among the children of a ``FallbackAgent``."""
+        model = getattr(self, "model", None)
+        return f"{type(self).__name__}({model})" if isinstance(model, str) else type(self).__name__
+
+    def _system_message(self) -> Message:
+        return self._system
 
     def _root(self) -> Agent:
         agent = self

@@ -19,6 +19,7 @@ import anyio
 import attrs
 
 from micdrop_agent._ledger import Ledger
+from micdrop_agent._text import SeamFilter
 from micdrop_agent._toolrun import run_calls
 from micdrop_agent.events import (
     AnswerSkipped,
@@ -95,6 +96,7 @@ class Turn:
 
     Attributes:
         agent: The agent that the application holds (a ``FallbackAgent``, not its child).
+        ran_tool: Whether a tool was started for the response that is being received.
         responder: The agent whose ``generate_answer`` this turn was given to.
         continue_from: Text of this answer that another agent has already spoken; the model is
             to go on from there. ``None`` in a normal turn.
@@ -124,6 +126,8 @@ class Turn:
         self.responder = responder
         self.prompt = prompt
         self.continue_from: str | None = None
+        self.ran_tool = False
+        self._on_success: Callable[[], None] | None = None
         self.patient = True
         if parent is None:
             self.agent: Agent = responder
@@ -207,6 +211,8 @@ class Turn:
             check_text("a chunk", text)
         if self._fenced or not text or not self.claim():
             return
+        if self._aside and self.continue_from is not None:
+            return  # a filler would fall into the middle of the sentence that is continued
         if self.facts.ended:
             raise RuntimeError("this answer's stream was ended with turn.end(); nothing follows it")
         if not self._aside:
@@ -249,7 +255,10 @@ class Turn:
             return
         if isinstance(item, Message) and item.role == "assistant":
             self._release()
-            self._emit(self.ledger.settle(item))
+            if self.continue_from is None:
+                self._emit(self.ledger.settle(item))
+            else:  # the author knows only its own part of the sentence
+                self._emit(self.ledger.commit(item.metadata))
         elif isinstance(item, ToolCall):
             self._emit(self.ledger.open_call(item, self)[1])
         else:
@@ -319,6 +328,30 @@ class Turn:
             rest = (text_filter.feed(rest) if rest else "") + text_filter.finish()
         if rest and self.claim() and not self.facts.ended:
             self._say(rest)
+
+    def _flush(self) -> None:
+        """Stop waiting for the seam of a continuation: silence would be heard."""
+        for text_filter in self._filters:
+            if isinstance(text_filter, SeamFilter) and not self._fenced:
+                self._say(text_filter.flush())
+
+    def _in_value(self) -> bool:
+        """Whether the text stopped inside a value that is being extracted."""
+        return any(getattr(text_filter, "in_value", False) for text_filter in self._filters)
+
+    def _close_calls(self) -> None:
+        """Give each open call of this turn, which was lost, its result."""
+        self._emit(self.ledger.close_calls(owner=self))
+        for child in self._children:
+            child._close_calls()
+
+    def succeeded(self) -> None:
+        """The answer is whole: end it now; what still cleans up is awaited by its task only."""
+        self.commit()
+        if self._parent is None:
+            self._answer._finish(None)
+        elif self._on_success is not None:
+            self._on_success()
 
     def _emit(self, events: list[Event]) -> None:
         if events:
