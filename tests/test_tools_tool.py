@@ -6,10 +6,12 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import gc
 import json
 import subprocess
 import sys
 import uuid
+import weakref
 from typing import TYPE_CHECKING, Any, TypedDict, assert_type
 
 import attrs
@@ -75,6 +77,29 @@ def test_tools_are_compared_by_identity_and_frozen() -> None:
     assert len({add, slow_add, add}) == 2
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         add.name = "x"  # type: ignore[misc] # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_tool_does_not_keep_the_locals_of_the_function_that_defined_it() -> None:
+    class Large:
+        pass
+
+    def define() -> tuple[Tool, weakref.ref[Large]]:
+        large = Large()
+
+        @attrs.frozen
+        class Local:
+            x: int | None = None
+
+        @tool
+        def f(a: Local | int) -> Any:
+            return a
+
+        return f, weakref.ref(large)
+
+    made, large = define()
+    gc.collect()
+    assert large() is None
+    assert made.bind('{"a": {"x": 1}}').invoke().x == 1
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a" * 65, "a.b", "a\n"])

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from micdrop_agent.tools._callables import innermost
 from micdrop_agent.tools._handwritten import normalize
 from micdrop_agent.tools._schema import SchemaBuilder
-from micdrop_agent.tools._signature import innermost, read_function, takes_value
+from micdrop_agent.tools._signature import read_function, takes_value
 from micdrop_agent.tools._structure import Structurer
 from micdrop_agent.tools._types import Hints, is_class
 
@@ -46,6 +47,7 @@ def plan_function(function: Callable[..., Any]) -> Plan:
     builder = SchemaBuilder(hints)
     schema = _with_defs(builder.object_of(signature.fields), builder)
     structurer = Structurer(hints, builder)
+    hints.forget_names()
 
     def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
         # What was left out stays out: the function's own defaults apply.
@@ -74,6 +76,7 @@ def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
         schema = dict(builder.defs[schema["$ref"].rpartition("/")[2]])
     schema.pop("description", None)
     structurer = Structurer(hints, builder)
+    hints.forget_names()
 
     def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
         return structurer.structure(cls, given)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from micdrop_agent.tools._callables import innermost, name_of
 from micdrop_agent.tools._types import Field, strip, union_members
 
 if TYPE_CHECKING:
@@ -33,26 +34,6 @@ class Signature:
 
     fields: tuple[Field, ...]
     context: str | None
-
-
-def innermost(function: Any) -> Any:
-    """The plain function below partials, decorators, bound methods and callable objects."""
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        elif inspect.ismethod(function):
-            function = function.__func__
-        elif not hasattr(function, "__globals__") and inspect.isfunction(type(function).__call__):
-            function = type(function).__call__
-        else:
-            return function
-
-
-def is_async(function: Any) -> bool:
-    """Whether calling it gives a coroutine, as far as that can be seen."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(innermost(function))
 
 
 def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
@@ -123,11 +104,6 @@ def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[str | None,
     taker = takers[0] if takers else None
     keyword = taker.name if taker is not None and taker.kind is taker.KEYWORD_ONLY else None
     return context, keyword, taker is not None
-
-
-def name_of(function: Any) -> str:
-    """The name in error messages."""
-    return getattr(innermost(function), "__qualname__", None) or repr(function)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

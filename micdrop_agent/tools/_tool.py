@@ -23,8 +23,8 @@ import attrs
 
 from micdrop_agent.errors import ToolInputError
 from micdrop_agent.options import check_flag, check_seconds, check_text
+from micdrop_agent.tools._callables import innermost, is_async, name_of
 from micdrop_agent.tools._json import decode_arguments
-from micdrop_agent.tools._signature import innermost, is_async, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

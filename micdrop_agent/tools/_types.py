@@ -137,6 +137,13 @@ class Hints:
             module_globals = vars(module) if module is not None else {}
         return cls(caller_names(module_globals))
 
+    def forget_names(self) -> None:
+        """Drop the local names, once all that a tool needs has been resolved.
+
+        A tool would else keep whatever its defining function had at hand, for as long as it lives.
+        """
+        self._names.clear()
+
     def resolve(self, annotation: Any, module_globals: dict[str, Any]) -> Any:
         """``annotation`` with every text in it evaluated.
 
