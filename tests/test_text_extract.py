@@ -197,7 +197,7 @@ def test_the_recorded_behaviour_is_kept(vector: dict[str, Any]) -> None:
                 assert not found
     for requests in vector.get("provider", {}).values():
         chunks = [op["text"] for op in requests[0] if op["op"] == "delta"]
-        wanted = expected.get("text_trimmed", expected["text"])["a1"]
+        wanted = (expected.get("text_trimmed") or expected["text"])["a1"]
         assert run(chunks, options)[0].rstrip() == wanted.rstrip()
 
 
