@@ -20,7 +20,7 @@ DIALECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "openai_responses": ("responses", {}),
     "mistral": ("mistral", {}),
     "template": ("chat", {"dialect": "template"}),
-    "deepseek_responses": ("responses", {"dialect": "grouped"}),
+    "deepseek_responses": ("responses", {}),
 }
 """Class and options for each provider family of the cases."""
 

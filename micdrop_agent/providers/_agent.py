@@ -1,0 +1,126 @@
+"""What the agents of all model servers share: their options, their key, their provider."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from micdrop_agent.model_agent import AgentOptions, ModelAgent
+from micdrop_agent.options import check_text
+from micdrop_agent.providers._http import open_transport
+from micdrop_agent.providers._http._url import BaseUrl
+from micdrop_agent.providers._keys import find_key, has_credentials
+from micdrop_agent.providers._provider import HttpProvider
+from micdrop_agent.providers._request import check_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Unpack
+
+    from micdrop_agent.options import Retry, Timeouts
+    from micdrop_agent.providers._http import ConnectFn
+    from micdrop_agent.providers._request import BodyBuilder
+    from micdrop_agent.providers._translate import Translator
+    from micdrop_agent.providers.protocol import Provider
+
+__all__ = ["HttpAgent", "HttpOptions"]
+
+
+class HttpOptions(AgentOptions, total=False):
+    """The keyword options of every agent that talks to a model server, besides its own."""
+
+    retry: Retry | None
+    timeouts: Timeouts | None
+    max_steps: int
+
+
+class HttpAgent(ModelAgent):
+    """An agent whose model answers over HTTP.
+
+    Args:
+        model: Name of the model.
+        api_key: The key; from the environment if left out. Never logged or shown.
+        client: A client of your own in place of ours: an ``openai.AsyncOpenAI`` or
+            ``AsyncAzureOpenAI`` (which also brings key and URL), an ``httpx2.AsyncClient`` or an
+            ``httpx.AsyncClient``. It may be shared by many agents, and is never closed by them.
+        base_url: URL of the server, up to and including its version (``…/v1``).
+        settings: Members merged last into the body of each request, as the provider's API names
+            them; ``tool_choice`` and ``parallel_tool_calls`` only when tools are sent.
+        connect: Opens connections in place of TCP; for tests.
+        options: ``retry``, ``timeouts``, ``max_steps`` and the options of ``Agent``.
+
+    Raises:
+        ProviderError: No key was given and the environment has none (kind ``auth``).
+        TypeError: An option has the wrong type; the message names it.
+        ValueError: An option is out of range, or ``settings`` holds what the agent makes itself.
+    """
+
+    provider_name: ClassVar[str]
+    """Name in errors and logs."""
+
+    path: ClassVar[str]
+    """Where requests go, below the base URL."""
+
+    key_variable: ClassVar[str]
+    """Environment variable of the key."""
+
+    default_url: ClassVar[str]
+    """Base URL of the provider itself."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        api_key: str | None = None,
+        client: Any = None,
+        base_url: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        connect: ConnectFn | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        check_text("model", model, empty=False)
+        if base_url is not None:
+            check_text("base_url", base_url, empty=False)
+            BaseUrl.parse(base_url)  # refuses what is none, before the first call does
+        self.model = model
+        self.settings = check_settings(settings)
+        self._client = client
+        self._base_url = base_url
+        self._connect = connect
+        self._key = self._find_key(api_key)
+        super().__init__(**options)
+
+    @property
+    def base_url(self) -> str:
+        """URL of the server that is asked; without meaning beside an SDK's ``client``."""
+        return self.default_url if self._base_url is None else self._base_url
+
+    def _find_key(self, api_key: str | None) -> str | None:
+        if api_key is None and has_credentials(self._client):
+            return None
+        return find_key(api_key, self.key_variable, provider=self.provider_name)
+
+    def _make_provider(self) -> Provider:
+        return HttpProvider(
+            name=self.provider_name,
+            path=self.path,
+            transport=open_transport(
+                self.base_url,
+                client=self._client,
+                connect=self._connect,
+                connect_timeout=self.timeouts.connect,
+            ),
+            builder=self._make_builder(),
+            translator=self._make_translator,
+            headers={} if self._key is None else {"authorization": f"Bearer {self._key}"},
+            secret=self._key,
+        )
+
+    @abstractmethod
+    def _make_builder(self) -> BodyBuilder:
+        """What makes the bodies of this agent's requests."""
+
+    @abstractmethod
+    def _make_translator(self) -> Translator:
+        """A translation for one response."""

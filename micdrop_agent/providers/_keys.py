@@ -1,0 +1,59 @@
+"""API keys: from the option or the environment, checked before any request, never shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.options import check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["find_key", "has_credentials"]
+
+_PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+def find_key(api_key: str | None, variable: str, *, provider: str, required: bool = True) -> str | None:
+    """The key to use: ``api_key``, else the environment ``variable``.
+
+    Raises:
+        ProviderError: There is none, and one is required (kind ``auth``); the message names the variable.
+        TypeError: ``api_key`` is no text.
+        ValueError: The key has characters that no key has; it is not shown.
+    """
+    if api_key is not None:
+        check_text_hidden(api_key)
+    found = (os.environ.get(variable, "") if api_key is None else api_key).strip()
+    if found:
+        if _PRINTABLE.fullmatch(found) is None:
+            source = f"the environment variable {variable}" if api_key is None else "api_key"
+            raise ValueError(f"{source} holds characters that no API key has (spaces, line breaks or letters of text)")
+        return found
+    if not required:
+        return None
+    raise ProviderError(
+        f"no API key for {provider}: set the environment variable {variable}, or pass api_key= or client=",
+        kind="auth",
+        provider=provider,
+    )
+
+
+def check_text_hidden(value: object) -> None:
+    """As ``check_text``, without the value in the message: it may be a key in a wrapper."""
+    if not isinstance(value, str):
+        raise TypeError(f"api_key must be a text, not {type(value).__name__}")
+    check_text("api_key", value)
+
+
+def has_credentials(client: Any) -> bool:
+    """Whether a client of the user's own brings its credentials along."""
+    if client is None:
+        return False
+    if callable(getattr(client, "build_request", None)) and callable(getattr(client, "send", None)):
+        headers: Mapping[str, str] = getattr(client, "headers", {})
+        return "authorization" in headers or "api-key" in headers or getattr(client, "auth", None) is not None
+    return True  # an SDK client was made with a key or a token of its own

@@ -1,0 +1,157 @@
+"""The response to one request: bytes from the transport, through reader and translation, to events.
+
+    Response.receive() ──▶ SseReader ──▶ Translator ──▶ HttpStream.receive()
+                     └─▶ one JSON value, from a server that ignored "stream" ─┘
+
+Invariants, pinned in tests/test_provider_stream.py:
+
+1. What came before a failure, also in the same network read, is handed out before it is raised.
+2. The end mark ends the response at once; the connection is drained when the stream is closed.
+3. A body that is no event stream is one whole answer or a clear error, never silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._sse import MAX_EVENT_BYTES, SseReader
+
+if TYPE_CHECKING:
+    from micdrop_agent.providers._http import Response
+    from micdrop_agent.providers._translate import Translator
+    from micdrop_agent.providers.protocol import ProviderEvent
+
+__all__ = ["BodyReader", "HttpStream"]
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class BodyReader:
+    """Feeds the bytes of a body to a translator, whatever the body turns out to be; no I/O.
+
+    Args:
+        translator: Of the provider's kind of stream.
+    """
+
+    __slots__ = ("_begin", "_reader", "_size", "_whole", "translator")
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+        self._reader = SseReader()
+        self._begin: bytes | None = b""
+        """Bytes that are blank so far; None once the kind of body is known."""
+        self._whole: list[bytes] | None = None
+        """The pieces of a body that is one JSON value."""
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the bytes of one read. Never raises: a failure is the translator's."""
+        if self._begin is not None:
+            data = self._begin + data
+            # Some gateways begin with blank lines while the model still waits in a queue.
+            start = data.removeprefix(_BOM).lstrip()[:1]
+            if not start and len(data) < MAX_EVENT_BYTES:
+                self._begin = data
+                return
+            self._begin = None
+            if start in {b"{", b"["}:
+                self._whole = []
+            elif start == b"<":
+                self.translator.fail("protocol", "answered with a page in place of a model's answer; see base_url")
+        if self._whole is not None:
+            self._gather(data)
+        else:
+            self._events(data)
+
+    def end(self) -> None:
+        """The body is at its end."""
+        translator = self.translator
+        if self._whole is not None:
+            translator.whole(b"".join(self._whole).removeprefix(_BOM))
+            return
+        try:
+            events = self._reader.feed(self._begin) if self._begin else []
+            events += self._reader.finish()
+        except ProviderError as error:
+            translator.failure = translator.failure or error
+        else:
+            for event in events:
+                translator.feed(event)
+        translator.end()
+
+    def _events(self, data: bytes) -> None:
+        translator = self.translator
+        try:
+            events = self._reader.feed(data)
+        except ProviderError as error:
+            translator.failure = translator.failure or error
+            return
+        for event in events:
+            translator.feed(event)
+
+    def _gather(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._whole is not None and self._size <= MAX_EVENT_BYTES:
+            self._whole.append(data)
+        elif self.translator.failure is None:
+            self.translator.fail("protocol", f"answered with more than {MAX_EVENT_BYTES:,} bytes of JSON, not a stream")
+
+
+class HttpStream:
+    """A ``ProviderStream`` over the response of a transport.
+
+    Args:
+        response: Its head has come, with a good status.
+        translator: Of the provider's kind of stream.
+        provider: Name of the provider, for errors.
+    """
+
+    __slots__ = ("_body", "_ended", "_provider", "_response", "_translator")
+
+    def __init__(self, response: Response, translator: Translator, provider: str) -> None:
+        self._response = response
+        self._translator = translator
+        self._body = BodyReader(translator)
+        self._provider = provider
+        self._ended = False
+
+    async def receive(self) -> list[ProviderEvent] | None:
+        """See ``ProviderStream.receive``."""
+        translator = self._translator
+        if not self._ended:
+            await self._read()
+            if translator.done or translator.failure is not None:
+                self._ended = True
+            events = translator.events
+            if events or not self._ended:
+                translator.events = []
+                return events
+        if translator.failure is not None:
+            raise translator.failure
+        return None
+
+    async def _read(self) -> None:
+        try:
+            data = await self._response.receive()
+        except anyio.EndOfStream:
+            self._body.end()
+            self._ended = True
+        except ProviderError as error:
+            if self._translator.finishing:
+                # The model has said all: a cut behind it costs the connection, not the answer.
+                self._body.end()
+            else:
+                error.provider = error.provider or self._provider
+                self._translator.failure = error
+            self._ended = True
+        else:
+            self._body.feed(data)
+
+    async def aclose(self) -> None:
+        """See ``ProviderStream.aclose``."""
+        if self._translator.done and self._translator.failure is None:
+            await self._response.drain()
+        await self._response.aclose()

@@ -1,0 +1,80 @@
+"""``OpenaiAgent``: OpenAI's Responses API, and servers that have it too.
+
+    async with OpenaiAgent(model="gpt-4o", system_prompt="You are a helpful voice assistant.") as agent: ...
+
+Source: Micdrop package ``@micdrop/openai``, ``OpenaiAgent.ts``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from micdrop_agent.providers._agent import HttpAgent
+from micdrop_agent.providers._dialects import ResponsesDialect
+from micdrop_agent.providers._request import BodyBuilder
+from micdrop_agent.providers._stream_responses import ResponsesTranslator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Unpack
+
+    from micdrop_agent.providers._agent import HttpOptions
+    from micdrop_agent.providers._http import ConnectFn
+
+__all__ = ["OpenaiAgent"]
+
+
+class OpenaiAgent(HttpAgent):
+    """Answers with a model of OpenAI, through the Responses API.
+
+    Args:
+        model: Name of the model.
+        api_key: The key; from ``OPENAI_API_KEY`` if left out.
+        client: An ``openai.AsyncOpenAI``, ``openai.AsyncAzureOpenAI``, ``httpx2.AsyncClient`` or
+            ``httpx.AsyncClient`` of your own; may be shared, and is never closed.
+        base_url: Another server with this API, such as ``http://localhost:8080/v1``.
+        settings: Members merged last into each request, such as ``temperature``,
+            ``max_output_tokens`` or ``reasoning``. ``stream``, ``input`` and ``messages`` are refused.
+        connect: Opens connections in place of TCP; for tests.
+        options: ``retry``, ``timeouts``, ``max_steps`` and the options of ``Agent``.
+
+    Raises:
+        ProviderError: No key was given and the environment has none (kind ``auth``).
+        TypeError: An option has the wrong type; the message names it.
+        ValueError: An option is out of range, or ``settings`` holds what the agent makes itself.
+    """
+
+    provider_name: ClassVar[str] = "openai"
+    path: ClassVar[str] = "/responses"
+    key_variable: ClassVar[str] = "OPENAI_API_KEY"
+    default_url: ClassVar[str] = "https://api.openai.com/v1"
+
+    def __init__(
+        self,
+        *,
+        model: str = "gpt-4o",
+        api_key: str | None = None,
+        client: Any = None,
+        base_url: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        connect: ConnectFn | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        super().__init__(
+            model=model,
+            api_key=api_key,
+            client=client,
+            base_url=base_url,
+            settings=settings,
+            connect=connect,
+            **options,
+        )
+
+    def _make_builder(self) -> BodyBuilder:
+        return BodyBuilder(
+            model=self.model, dialect=ResponsesDialect(), history="input", tools="responses", settings=self.settings
+        )
+
+    def _make_translator(self) -> ResponsesTranslator:
+        return ResponsesTranslator(self.provider_name, self._key)
