@@ -11,12 +11,13 @@ import openai
 import pytest
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http import ClientTransport, SdkTransport, Transport, open_transport
+from micdrop_agent.providers._http import ClientTransport, SdkTransport, open_transport
 from micdrop_agent.testing import ScriptedProvider, fault, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from micdrop_agent.providers._http import Response, Transport
     from micdrop_agent.testing import Exchange
 
 PATH = "/chat/completions"
@@ -70,7 +71,11 @@ def run(backend: str, scenario: Callable[[], Awaitable[None]]) -> None:
 @each_kind
 def test_turns_are_read_raw_and_the_client_keeps_its_connection_and_its_credentials(backend: str, kind: str) -> None:
     async def scenario() -> None:
-        async with ScriptedProvider([say("Hello ", "you.")]) as provider, provider.listening() as url, Made(kind, url) as transport:
+        async with (
+            ScriptedProvider([say("Hello ", "you.")]) as provider,
+            provider.listening() as url,
+            Made(kind, url) as transport,
+        ):
             for _ in range(3):
                 assert (await ask(transport)).endswith(b"data: [DONE]\n\n")
             assert provider.connections == 1
@@ -120,7 +125,11 @@ def test_an_error_status_is_a_response_whose_body_can_be_read(backend: str, kind
 )
 def test_their_failures_become_ours(backend: str, kind: str, name: Any, kinds: set[str]) -> None:
     async def scenario() -> None:
-        async with ScriptedProvider([fault(name), say("Okay.")]) as provider, provider.listening() as url, Made(kind, url) as transport:
+        async with (
+            ScriptedProvider([fault(name), say("Okay.")]) as provider,
+            provider.listening() as url,
+            Made(kind, url) as transport,
+        ):
             with pytest.raises(ProviderError) as caught:
                 await ask(transport)
             assert caught.value.kind in kinds
@@ -144,7 +153,9 @@ def test_a_server_that_is_not_there_is_a_connection_failure(backend: str, kind: 
 
 @each_backend
 @each_kind
-def test_leaving_in_the_middle_by_any_way_closes_the_connection_and_leaves_no_generator(backend: str, kind: str) -> None:
+def test_leaving_in_the_middle_by_any_way_closes_the_connection_and_leaves_no_generator(
+    backend: str, kind: str
+) -> None:
     async def scenario() -> None:
         script = [say(*["word "] * 50, gap=0.02)] * 3 + [say("Okay.")]
         async with ScriptedProvider(script) as provider, provider.listening() as url, Made(kind, url) as transport:
@@ -155,12 +166,18 @@ def test_leaving_in_the_middle_by_any_way_closes_the_connection_and_leaves_no_ge
             with anyio.move_on_after(0.05):
                 await ask(transport)
             # By an exception of the reader's.
-            with pytest.raises(ZeroDivisionError):
+            left: list[Response] = []
+
+            async def leave(transport: Transport) -> None:
                 async with await transport.post(PATH, {}, BODY) as response:
+                    left.append(response)
                     await response.receive()
                     raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await leave(transport)
             with pytest.raises(ProviderError):
-                await response.receive()
+                await left[0].receive()
             await provider.until(lambda: provider.open_connections == 0)
             assert [request.closed_by_client for request in provider.requests] == [True] * 3
             assert b"Okay." in await ask(transport)
@@ -171,7 +188,11 @@ def test_leaving_in_the_middle_by_any_way_closes_the_connection_and_leaves_no_ge
 @each_backend
 def test_cancels_at_random_points_leave_the_client_usable(backend: str) -> None:
     async def scenario() -> None:
-        async with ScriptedProvider([say("a ", "b ", gap=0.001)]) as provider, provider.listening() as url, Made("httpx2", url) as transport:
+        async with (
+            ScriptedProvider([say("a ", "b ", gap=0.001)]) as provider,
+            provider.listening() as url,
+            Made("httpx2", url) as transport,
+        ):
             for number in range(150):
                 with anyio.move_on_after(0.0001 * (number % 60)):
                     await ask(transport)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -23,6 +24,10 @@ each_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 def transport_to(provider: ScriptedProvider, **options: Any) -> DirectTransport:
     return DirectTransport(provider.base_url, connect=provider.connect, **options)
+
+
+def has_spare(transport: DirectTransport) -> bool:
+    return not transport.needs_spare
 
 
 async def body_of(response: Response) -> bytes:
@@ -72,7 +77,7 @@ def test_the_bytes_of_each_read_are_given_out_when_they_come(backend: Backend) -
             transport = transport_to(provider)
             async with await transport.post(PATH, {}, b"{}") as response:
                 seen: dict[bytes, float] = {}
-                with pytest.raises(anyio.EndOfStream):
+                with contextlib.suppress(anyio.EndOfStream):
                     while True:
                         seen[await response.receive()] = anyio.current_time()
                 one, two = (when for event, when in seen.items() if b"one" in event or b"two" in event)
@@ -174,7 +179,7 @@ def test_connecting_has_its_own_clock(backend: Backend) -> None:
             assert (error.kind, error.retryable) == ("timeout", False)
             assert anyio.current_time() - before == pytest.approx(2)
             await failure_of(transport.prewarm)
-            assert transport.needs_spare
+            assert not has_spare(transport)
             patient = transport_to(provider, connect_timeout=None)
             assert b"Okay." in await ask(patient)
             await patient.aclose()
@@ -187,15 +192,80 @@ def test_a_spare_is_opened_once_and_the_next_request_takes_it(backend: Backend) 
     async def scenario() -> None:
         async with ScriptedProvider([say("Okay.")], connect_delay=1) as provider:
             transport = transport_to(provider)
-            assert transport.needs_spare
+            assert not has_spare(transport)
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(transport.prewarm)
-            assert not transport.needs_spare
+            assert has_spare(transport)
             before = anyio.current_time()
             await ask(transport)
             assert anyio.current_time() == pytest.approx(before)
             assert provider.connections == 1
+            await transport.aclose()
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+def test_a_request_joins_the_warm_up_that_is_on_its_way_and_survives_its_failure(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedProvider([say("Okay.")], connect_delay=1) as provider:
+            transport = transport_to(provider)
+            for refused in (0, 1):
+                provider.refuse = refused
+                before = anyio.current_time()
+                async with anyio.create_task_group() as group:
+                    group.start_soon(warm, transport)
+                    await anyio.sleep(0.8)
+                    await ask(transport)
+                assert anyio.current_time() - before == pytest.approx(1 + refused)
+                assert provider.connections == 1 + refused
+                await transport.aclose()
+                transport = transport_to(provider)
+
+    async def warm(transport: DirectTransport) -> None:
+        with contextlib.suppress(ProviderError):
+            await transport.prewarm()
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+def test_a_warm_up_makes_room_when_what_is_idle_is_too_old(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedProvider([say("Okay.", gap=0.1)]) as provider:
+            transport = transport_to(provider)
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, transport)
+                group.start_soon(ask, transport)
+            await anyio.sleep(100)
+            await transport.prewarm()
+            assert has_spare(transport)
+            await ask(transport)
+            assert provider.connections == 3
+            await transport.aclose()
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+@pytest.mark.parametrize(
+    ("header", "pause", "connections"), [("timeout=5, max=100", 3.5, 1), ("timeout=5", 4.5, 2), ("x", 50, 1)]
+)
+def test_an_idle_time_that_the_server_announced_is_kept(
+    backend: Backend, header: str, pause: float, connections: int
+) -> None:
+    async def short(exchange: Exchange) -> None:
+        await exchange.head(200, {"keep-alive": header})
+        await exchange.end()
+
+    async def scenario() -> None:
+        async with ScriptedProvider([short]) as provider:
+            transport = transport_to(provider)
+            await ask(transport)
+            await anyio.sleep(pause)
+            await ask(transport)
+            assert provider.connections == connections
             await transport.aclose()
 
     run_virtual(backend, scenario)
@@ -212,7 +282,7 @@ def test_after_a_barge_in_the_spare_is_there_for_the_next_turn(backend: Backend)
                     await response.receive()
             await provider.until(lambda: provider.open_connections == 1)
             assert provider.requests[0].closed_by_client
-            assert not transport.needs_spare
+            assert has_spare(transport)
             assert b"Okay." in await ask(transport)
             assert [request.connection for request in provider.requests] == [1, 2]
             await transport.aclose()
@@ -227,7 +297,7 @@ def test_an_idle_connection_is_not_used_after_its_time_and_both_are_kept_alive_b
             transport = transport_to(provider, keepalive=60)
             await ask(transport)
             await anyio.sleep(61)
-            assert transport.needs_spare
+            assert not has_spare(transport)
             await ask(transport)
             await transport.prewarm()
             assert [request.connection for request in provider.requests] == [1, 2]
@@ -282,15 +352,13 @@ def test_a_response_that_is_left_in_the_middle_closes_its_connection(backend: Ba
 
 @each_backend
 def test_draining_after_the_end_mark_saves_the_connection_and_does_not_wait_long(backend: Backend) -> None:
-    async def late(exchange: Exchange, pause: float) -> None:
+    async def late(exchange: Exchange) -> None:
         await exchange.send(b"data: [DONE]\n\n")
-        await anyio.sleep(pause)
+        await anyio.sleep([0.1, 10.0][exchange.request.number])
         await exchange.end()
 
     async def scenario() -> None:
-        pauses = [0.1, 10.0]
-        script = [lambda exchange, pause=pause: late(exchange, pause) for pause in pauses]
-        async with ScriptedProvider([*script, say("Okay.")]) as provider:
+        async with ScriptedProvider([late, late, say("Okay.")]) as provider:
             transport = transport_to(provider)
             before = anyio.current_time()
             for saved in (True, False):

@@ -14,8 +14,7 @@ import trustme
 from anyio.streams.tls import TLSListener
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http import DirectTransport
-from micdrop_agent.providers._http import _tls
+from micdrop_agent.providers._http import DirectTransport, _tls
 from micdrop_agent.testing import ScriptedProvider, fault, say
 
 if TYPE_CHECKING:
@@ -49,14 +48,16 @@ def authority() -> trustme.CA:
 @pytest.fixture(scope="module")
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.create_default_context()
-    authority.configure_trust(context)
+    untyped: Any = authority
+    untyped.configure_trust(context)
     return context
 
 
 @asynccontextmanager
 async def tls_server(provider: ScriptedProvider, authority: trustme.CA, name: str = "localhost") -> AsyncGenerator[int]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert(name).configure_cert(context)
+    certificate: Any = authority.issue_cert(name)
+    certificate.configure_cert(context)
     tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
     listener = TLSListener(tcp, context, standard_compatible=False)
 

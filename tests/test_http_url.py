@@ -31,7 +31,7 @@ def test_a_base_url_is_taken_apart(url: str, host: str, port: int, authority: st
 @pytest.mark.parametrize(
     "url",
     ["", "api.example.com/v1", "ftp://x.test", "https://", "https:///v1", "http://x.test:port", "http://x.test:99999",
-     "http://x test/v1", "http://x.test/v 1", "http://[::1", "https://x..test\x00"],
+     "http://x test/v1", "http://x.test/v 1", "http://[::1", "https://x.test\x00", f"http://{'a' * 64}.test", "http://\u00e4..test"],
 )  # fmt: skip
 def test_a_base_url_that_is_none_is_refused_when_the_transport_is_made(url: str) -> None:
     with pytest.raises(ValueError, match="base_url"):
@@ -109,7 +109,9 @@ def test_a_head_is_made_again_only_when_something_in_it_changed() -> None:
     assert b"POST /q " in maker.make("/q", headers, 5)
 
 
-@pytest.mark.parametrize("headers", [{"a": "secret\r\nb: c"}, {"a": "secret\x00"}, {"a": "secret\u20ac"}, {"secret b": "c"}, {"": "c"}])
+@pytest.mark.parametrize(
+    "headers", [{"a": "secret\r\nb: c"}, {"a": "secret\x00"}, {"a": "secret\u20ac"}, {"secret b": "c"}, {"": "c"}]
+)
 def test_a_header_that_cannot_be_sent_is_named_and_its_value_is_not(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="header") as caught:
         RequestHead(BaseUrl.parse("http://x.test")).make("/p", headers, 0)

@@ -49,10 +49,13 @@ def open_transport(
 def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, keepalive: float) -> Transport:
     import httpx2
 
+    from micdrop_agent.providers._http._tls import make_default_context
+
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2, keepalive_expiry=keepalive)
     try:
-        # The proxy was chosen by us; credentials of a .netrc file are no business of a provider.
-        client = httpx2.AsyncClient(proxy=proxy, trust_env=False, limits=limits)
+        # The proxy was chosen by us, and so are the trusted certificates, which the environment may
+        # name; credentials of a .netrc file are no business of a provider.
+        client = httpx2.AsyncClient(proxy=proxy, trust_env=False, verify=make_default_context(), limits=limits)
     except ImportError as error:
         raise ValueError("a SOCKS proxy needs `pip install httpx2[socks]`") from error
     return ClientTransport(client, base_url, connect_timeout=connect_timeout, owned=True)

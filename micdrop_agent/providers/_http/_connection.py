@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import re
 import select
 import socket
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,10 +23,12 @@ if TYPE_CHECKING:
 
     from micdrop_agent.providers._http._transport import ConnectFn
 
-__all__ = ["Connection", "connect_direct", "open_connection"]
+__all__ = ["Connection", "connect_direct", "open_connection", "promised_keepalive"]
 
 _POLL_HANGUP: Final = getattr(select, "POLLRDHUP", 0)
 """Linux tells that the peer has closed even while unread bytes are waiting."""
+
+_PROMISE: Final = re.compile(r"\btimeout=(\d{1,9})")
 
 
 class Connection:
@@ -34,14 +39,16 @@ class Connection:
         idle_since: Time of the event loop's clock when it became idle, in seconds.
         closed: ``aclose()`` was called.
         broken: A request could not be sent whole on it.
+        keepalive: Seconds for which the server promised to keep it while it is idle.
     """
 
-    __slots__ = ("_socket", "_tls", "broken", "closed", "idle_since", "stream")
+    __slots__ = ("_socket", "_tls", "broken", "closed", "idle_since", "keepalive", "stream")
 
     def __init__(self, stream: ByteStream, *, tls: bool) -> None:
         self.stream = stream
         self.idle_since = 0.0
         self.broken = False
+        self.keepalive = math.inf
         self.closed = False
         self._tls = tls
         self._socket: Any = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - AnyIO's, not Django's
@@ -65,9 +72,12 @@ class Connection:
         """Tell the server that this is over, now, without waiting for anything."""
         if self._socket is None or self.closed:
             return
-        # Closed already; or uvloop, whose sockets cannot do it: then aclose() tells the server.
-        with contextlib.suppress(OSError, TypeError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        # Through a twin, because uvloop's own socket objects cannot do it; the errors: closed already.
+        with (
+            contextlib.suppress(OSError, ValueError),
+            socket.socket(fileno=os.dup(self._socket.fileno())) as twin,
+        ):
+            twin.shutdown(socket.SHUT_RDWR)
 
     async def aclose(self) -> None:
         """Close without a farewell. Never hangs, and works inside a cancelled scope."""
@@ -77,6 +87,18 @@ class Connection:
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
             with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await anyio.aclose_forcefully(self.stream)
+
+
+def promised_keepalive(headers: dict[str, str]) -> float:
+    """Seconds for which the server keeps an idle connection, as ``keep-alive: timeout=5`` says; infinite if not.
+
+    A little less than that: a request must not meet the close on its way.
+    """
+    match = _PROMISE.search(headers.get("keep-alive", ""))
+    if match is None:
+        return math.inf
+    seconds = float(match[1])
+    return max(seconds - 1, seconds / 2)
 
 
 async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContext | None) -> ByteStream:

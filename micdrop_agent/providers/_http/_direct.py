@@ -25,7 +25,7 @@ import anyio
 import anyio.lowlevel
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._connection import connect_direct, open_connection
+from micdrop_agent.providers._http._connection import connect_direct, open_connection, promised_keepalive
 from micdrop_agent.providers._http._parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
 from micdrop_agent.providers._http._request import RequestHead
 from micdrop_agent.providers._http._transport import Response
@@ -83,7 +83,8 @@ class DirectTransport:
         self._max_response_bytes = max_response_bytes
         self._idle: deque[Connection] = deque()
         self._live: set[Connection] = set()
-        self._warming = False
+        self._warming: anyio.Event | None = None
+        """Set once the connection that is being opened ahead is there, or failed."""
         self._closed = False
         self._loop: object = None
 
@@ -93,7 +94,7 @@ class DirectTransport:
     @property
     def needs_spare(self) -> bool:
         """Whether no idle connection is ready for the next request, nor on its way."""
-        if self._warming or self._closed:
+        if self._warming is not None or self._closed:
             return False
         now = anyio.current_time()
         return not any(self._is_fresh(connection, now) for connection in self._idle)
@@ -107,21 +108,25 @@ class DirectTransport:
         self._check_usable()
         if not self.needs_spare:
             return
-        self._warming = True
+        self._warming = anyio.Event()
         try:
+            await self._close_stale()
             connection = await self._open()
+            if not self._take_in(connection):
+                await connection.aclose()
         finally:
-            self._warming = False
-        if self._closed or len(self._idle) >= _MAX_IDLE:
-            await connection.aclose()
-        else:
-            self._make_idle(connection)
+            self._warming.set()
+            self._warming = None
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
         """Send a request and wait for the head of its response; see ``Transport.post``."""
         self._check_usable()
         request = self._head.make(path, headers, len(body)) + body
         connection = await self._take_idle()
+        if connection is None and self._warming is not None:
+            # Its handshake began earlier than one that we would begin now.
+            await self._warming.wait()
+            connection = await self._take_idle()
         if connection is not None:
             parser = self._new_parser()
             try:
@@ -163,7 +168,16 @@ class DirectTransport:
         return await open_connection(self._connect, url.host, url.port, tls=url.tls, within=self._connect_timeout)
 
     def _is_fresh(self, connection: Connection, now: float) -> bool:
-        return now - connection.idle_since <= self._keepalive and not connection.looks_dead()
+        idle = now - connection.idle_since
+        return idle <= self._keepalive and idle <= connection.keepalive and not connection.looks_dead()
+
+    async def _close_stale(self) -> None:
+        now = anyio.current_time()
+        stale = [connection for connection in self._idle if not self._is_fresh(connection, now)]
+        for connection in stale:
+            self._idle.remove(connection)
+        for connection in stale:
+            await connection.aclose()
 
     async def _take_idle(self) -> Connection | None:
         """An idle connection that may be used again.
@@ -177,9 +191,13 @@ class DirectTransport:
             await connection.aclose()
         return None
 
-    def _make_idle(self, connection: Connection) -> None:
+    def _take_in(self, connection: Connection) -> bool:
+        """Keep a connection for the next request; False if it has to be closed."""
+        if self._closed or connection.broken or len(self._idle) >= _MAX_IDLE:
+            return False
         connection.idle_since = anyio.current_time()
         self._idle.append(connection)
+        return True
 
     async def _exchange(self, connection: Connection, parser: ResponseParser, request: bytes) -> DirectResponse:
         """Send the request and read until the head of the response is there."""
@@ -200,11 +218,10 @@ class DirectTransport:
         return DirectResponse(self, connection, parser)
 
     def take_back(self, connection: Connection) -> bool:
-        """Keep a connection for the next request; False if it has to be closed."""
-        if self._closed or connection.broken or len(self._idle) >= _MAX_IDLE:
+        """A response was read to its end: keep its connection, or say that it has to be closed."""
+        if not self._take_in(connection):
             return False
         self._live.discard(connection)
-        self._make_idle(connection)
         return True
 
     async def discard(self, connection: Connection) -> None:
@@ -272,9 +289,11 @@ class DirectResponse(Response):
 
     def _finish(self, connection: Connection) -> None:
         """The body is at its end: give the connection back, if it is good for more."""
-        if self._parser.reusable and self._transport.take_back(connection):
-            self._connection = None
         self._parser.detach()
+        if self._parser.reusable:
+            connection.keepalive = promised_keepalive(self.headers)
+            if self._transport.take_back(connection):
+                self._connection = None
 
     def abort(self) -> None:
         """See ``Response.abort``."""

@@ -73,6 +73,10 @@ class ResponseParser:
         # The parser calls this once per HTTP chunk: no Python frame in between.
         self.on_body: Callable[[bytes], None] = self.pieces.append
         self._parser: Any = httptools.HttpResponseParser(self)
+        # Small servers do these; the grammar's other liberties stay off.
+        self._parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, lenient_chunked_length=True
+        )
 
     @property
     def started(self) -> bool:
@@ -181,6 +185,8 @@ class ResponseParser:
         headers = self.headers
         chunked = headers.get("transfer-encoding", "").lower().rstrip().endswith("chunked")
         self._until_close = not chunked and "content-length" not in headers
+        # Two lengths: the chunks count (RFC 9112, 6.3), and what follows is not to be trusted.
+        self._excess = chunked and "content-length" in headers
         self.head_complete = True
 
     def on_message_complete(self) -> None:

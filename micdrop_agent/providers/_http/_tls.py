@@ -8,7 +8,7 @@ import sys
 
 import anyio.to_thread
 
-__all__ = ["default_context"]
+__all__ = ["default_context", "make_default_context"]
 
 _context: ssl.SSLContext | None = None
 
@@ -17,16 +17,18 @@ async def default_context() -> ssl.SSLContext:
     """The context that all agents of the process share. The first call makes it, in a thread."""
     if _context is None:
         # Abandoned when cancelled: the thread only computes, and the next call finds its result.
-        return await anyio.to_thread.run_sync(_make, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(make_default_context, abandon_on_cancel=True)
     return _context
 
 
-def _make() -> ssl.SSLContext:
+def make_default_context() -> ssl.SSLContext:
+    """The same, at once: blocks for those 25 to 60 ms the first time."""
     global _context  # noqa: PLW0603 - one per process is the point
-    context = _from_system()
-    context.set_alpn_protocols(["http/1.1"])
-    _context = context
-    return context
+    if _context is None:
+        context = _from_system()
+        context.set_alpn_protocols(["http/1.1"])
+        _context = context
+    return _context
 
 
 def _from_system() -> ssl.SSLContext:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["BaseUrl", "proxy_for"]
 
 _NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f]")
+_MAX_LABEL: Final = 63
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -89,10 +90,12 @@ class BaseUrl:
 
 
 def _ascii_host(host: str) -> str:
-    if host.isascii():
-        return host
-    # The stdlib knows IDNA 2003 only, which is the same for nearly every name in use.
-    return host.encode("idna").decode("ascii")
+    if not host.isascii():
+        # The stdlib knows IDNA 2003 only, which is the same for nearly every name in use.
+        return host.encode("idna").decode("ascii")
+    if ":" not in host and any(len(label) > _MAX_LABEL for label in host.split(".")):
+        raise ValueError("a part of the host name is too long")
+    return host
 
 
 def _ascii_path(text: str) -> str:
