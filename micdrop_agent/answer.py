@@ -70,12 +70,13 @@ class Answer(ObjectReceiveStream[str]):
     def __init__(self, agent: Agent, prompt: Message | None) -> None:
         self._agent = agent
         self._scope = anyio.CancelScope()
-        self._linger = anyio.CancelScope()
+        self._linger: anyio.CancelScope | None = None
         self._outbox, self._inbox = anyio.create_memory_object_stream[str](math.inf)
         self._pending: deque[str] = deque()
         self._room: anyio.Event | None = None
-        self._ended = anyio.Event()
-        self._task_done = anyio.Event()
+        self._ended: anyio.Event | None = None
+        self._task_done = False
+        self._task_ended: anyio.Event | None = None
         self._progress: anyio.Event | None = None
         self._status: AnswerStatus = "running"
         self._result: AnswerResult | None = None
@@ -119,7 +120,12 @@ class Answer(ObjectReceiveStream[str]):
         """
         if not self._read:
             self._take_all()
-        await self._ended.wait()
+        if self._result is None:
+            if self._ended is None:
+                self._ended = anyio.Event()
+            await self._ended.wait()
+        else:
+            await anyio.lowlevel.checkpoint()
         if not self._read:
             self._take_all()
         return self.result
@@ -174,8 +180,17 @@ class Answer(ObjectReceiveStream[str]):
         """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
         self._agent._check_thread("aclose()")
         self._stop(None)
-        with anyio.move_on_after(CLOSE_TIMEOUT):
-            await self._task_done.wait()
+        if self._task_done:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await self._join(CLOSE_TIMEOUT)
+
+    async def _join(self, seconds: float) -> None:
+        """Wait until this answer's task has ended, at most ``seconds``."""
+        if self._task_ended is None:
+            self._task_ended = anyio.Event()
+        with anyio.move_on_after(seconds):
+            await self._task_ended.wait()
 
     def __del__(self) -> None:
         # An answer that nobody read to its end is legal; its streams must not warn of it.
@@ -256,7 +271,8 @@ class Answer(ObjectReceiveStream[str]):
 
     def _fence(self) -> None:
         self._turn.fence()
-        self._linger.cancel()
+        if self._linger is not None:
+            self._linger.cancel()
 
     def _finish(self, error: Exception | None) -> None:
         """The generation ended by itself; nothing happens if it was cancelled before."""
@@ -297,7 +313,8 @@ class Answer(ObjectReceiveStream[str]):
             duration=anyio.current_time() - self._started_at,
             extracted=turn.facts.extracted,
         )
-        self._ended.set()
+        if self._ended is not None:
+            self._ended.set()
         return [AnswerFinished(self._result)]
 
     # -- the task
@@ -315,14 +332,15 @@ class Answer(ObjectReceiveStream[str]):
             if anyio.current_effective_deadline() == -math.inf:
                 raise
         finally:
-            self._task_done.set()
+            self._task_done = True
+            if self._task_ended is not None:
+                self._task_ended.set()
 
     async def _generate(self, previous: Answer | None) -> None:
         error: Exception | None = None
         with self._scope:
-            if previous is not None and not previous._task_done.is_set():
-                with anyio.move_on_after(JOIN_TIMEOUT):
-                    await previous._task_done.wait()
+            if previous is not None and not previous._task_done:
+                await previous._join(JOIN_TIMEOUT)
             try:
                 await self._agent._respond(self._turn)
             except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
@@ -331,7 +349,7 @@ class Answer(ObjectReceiveStream[str]):
 
     async def _announce_end(self) -> None:
         """The end of the call is told once the farewell was handed over, to the last chunk."""
-        with self._linger:
+        with anyio.CancelScope() as self._linger:
             while not self._drained and (self._pending or self._read or self._waiting):
                 self._progress = anyio.Event()
                 with anyio.move_on_after(IDLE_READER) as idle:

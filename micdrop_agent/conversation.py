@@ -44,6 +44,9 @@ class Conversation(Sequence[Item]):
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)
 
+    def __reversed__(self) -> Iterator[Item]:
+        return reversed(self._items)
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Conversation):
             return self._items == other._items

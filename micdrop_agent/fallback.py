@@ -181,7 +181,7 @@ class FallbackAgent(Agent):
         for slot in self._slots:
             try:
                 self._built(slot)
-            except Exception:  # noqa: BLE001 - foreign code; it is a failure once the child is needed
+            except Exception:
                 self.logger.debug("factory %d raised", slot.index, exc_info=True)
 
     def _name_of(self, slot: Slot, child: Agent) -> str:
