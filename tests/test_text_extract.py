@@ -170,6 +170,7 @@ def test_a_tag_without_end_takes_the_rest_of_the_text() -> None:
 
 def test_a_text_without_value_comes_back_untrimmed() -> None:
     assert extract_text(" Just text ", JSON) == (" Just text ", False, None)
+    assert extract_text('Half. {"share":0.5}', JSON) == ("Half.", True, {"share": 0.5})
     assert extract_text('The answer is 42. {"score":42}', JSON) == ("The answer is 42.", True, {"score": 42})
 
 

@@ -68,6 +68,7 @@ def test_without_a_call_everything_is_spoken(text: str) -> None:
         ('{"type":"function","function":{"name":"get_weather"}}', ""),
         ('get_weather({"city":', ""),
         ('{"name": "get_weather"', ""),
+        ('{"name": "get_weather", "arguments": Oslo}', ""),
         ("get_weather", "get_weather"),
         ("my_get_weather(x)", "my_get_weather(x)"),
         ("get_weathers (x)", "get_weathers (x)"),

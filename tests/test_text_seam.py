@@ -178,6 +178,7 @@ def test_a_repetition_longer_than_the_limit_is_dropped_not_held() -> None:
     assert joined(partial, *(partial + " end")) == partial + " end"
     broken = partial[:400]
     assert joined(partial, *(broken + "x else")) == partial + " wordx else"
+    assert joined(partial, *"".join(partial.partition("word50")[:2])) == partial
 
 
 def test_undecided_text_is_held_only_up_to_the_limit() -> None:

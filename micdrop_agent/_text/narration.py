@@ -52,6 +52,8 @@ class NarrationFilter:
     def __init__(self, tool_names: Iterable[str]) -> None:
         self._names = frozenset(tool_names)
         self._longest = max(map(len, self._names), default=0)
+        # Looked up for the last word of every chunk, so made once.
+        self._beginnings = frozenset(name[:end] for name in self._names for end in range(1, len(name) + 1))
         names = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
         self._start = re.compile(rf'(?<![\w-])(?P<name>{names})\s{{0,{_BLANKS}}}[({{]|\{{\s{{0,{_BLANKS}}}"')
         self._held = ""
@@ -162,7 +164,7 @@ class NarrationFilter:
         word = text[start:end]
         if end < len(text):
             return start if word in self._names else len(text)
-        return start if any(name.startswith(word) for name in self._names) else len(text)
+        return start if word in self._beginnings else len(text)
 
 
 def _in_name(char: str) -> bool:
