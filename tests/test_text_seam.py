@@ -73,6 +73,7 @@ def at_each_cut(partial: str, text: str, *, exact: bool = False) -> str:
         ("We're goi", "ng home.", "We're going home."),
         ("The wea", "ther is fine.", "The weather is fine."),
         ("a connec", "tion to Berlin", "a connection to Berlin"),
+        ("Down the str", "eet", "Down the street"),
         ("It costs 1", "15 euros", "It costs 15 euros"),
         ("in 20", "26", "in 2026"),
         # A well-known word is whole.
@@ -95,6 +96,7 @@ def at_each_cut(partial: str, text: str, *, exact: bool = False) -> str:
         ("It costs $", "It costs $5", "It costs $5"),
         ("The best", "(and only)", "The best (and only)"),
         ('He said "', 'yes"', 'He said "yes"'),
+        ("He said (", '"yes")', 'He said ("yes")'),
         ("He said", '"yes"', 'He said "yes"'),
         ('"Yes"', "he said", '"Yes" he said'),
         ("don't you", "don\u2019t you know", "don't you know"),
