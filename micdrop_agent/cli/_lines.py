@@ -1,0 +1,53 @@
+"""Lines of standard input as they come, without a thread.
+
+A thread that sits in ``input()`` cannot be cancelled, and one that is left behind holds the
+lock of ``sys.stdin``, on which the interpreter aborts when it ends. Waiting for the file
+descriptor can be cancelled like anything else.
+"""
+
+from __future__ import annotations
+
+import os
+
+import anyio
+
+__all__ = ["Lines"]
+
+CHUNK_BYTES = 65536
+
+
+class Lines:
+    """Reads a file descriptor line by line.
+
+    Args:
+        descriptor: Where to read; it stays open.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._buffer = bytearray()
+        self._at_end = False
+
+    async def next(self) -> str | None:
+        """The next line without its end; ``None`` after the last one."""
+        while b"\n" not in self._buffer and not self._at_end:
+            await self._wait()
+            read = os.read(self._descriptor, CHUNK_BYTES)
+            self._at_end = not read
+            self._buffer += read
+        if not self._buffer:
+            return None
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(rest)
+        return line.decode(errors="replace").rstrip("\r")
+
+    def drop(self) -> None:
+        """Forget a line that was begun."""
+        self._buffer.clear()
+
+    async def _wait(self) -> None:
+        try:
+            await anyio.wait_readable(self._descriptor)
+        except PermissionError:
+            # A plain file, or /dev/null: the system cannot wait for it because it never has to.
+            await anyio.lowlevel.checkpoint()

@@ -1,0 +1,110 @@
+"""What the user sees: the agent's text on stdout, prompts, figures and notes on stderr."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+__all__ = ["Figures", "Screen", "one_line"]
+
+DIM: Final = "\x1b[2m"
+RESET: Final = "\x1b[0m"
+# A model's text could otherwise move the cursor or retitle the window.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def one_line(text: str) -> str:
+    """``text`` on a single line, without control characters."""
+    return _CONTROL.sub("", " ".join(text.split()))
+
+
+@attrs.frozen(kw_only=True)
+class Figures:
+    """How fast one answer was.
+
+    Args:
+        first: Seconds to its first chunk; ``None`` if there was none.
+        total: Seconds to its end.
+        chunks: How many chunks came.
+    """
+
+    first: float | None
+    total: float
+    chunks: int
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return f"no text · total {_seconds(self.total)}"
+        # The rate is that of the stream itself: the wait for its beginning has its own figure.
+        streamed = self.total - self.first
+        rate = f", {(self.chunks - 1) / streamed:.0f}/s" if self.chunks > 1 and streamed > 0 else ""
+        return f"first chunk {_seconds(self.first)} · total {_seconds(self.total)} · {_count(self.chunks)}{rate}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _count(chunks: int) -> str:
+    return "1 chunk" if chunks == 1 else f"{chunks} chunks"
+
+
+class Screen:
+    """Writes to the two streams.
+
+    Args:
+        json_only: stdout is kept for the JSON at the end; the text goes to stderr too.
+        prompting: A person types: show prompts.
+    """
+
+    def __init__(self, *, json_only: bool, prompting: bool) -> None:
+        self._text: TextIO = sys.stderr if json_only else sys.stdout
+        self._raw = not self._text.isatty()
+        self._dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._prompting = prompting
+        self._open_line = False
+
+    def prompt(self) -> None:
+        """Ask for the next turn."""
+        if self._prompting:
+            self._note("you> ", end="")
+
+    def chunk(self, text: str) -> None:
+        """Show a piece of the answer at once."""
+        if text:
+            self._text.write(text if self._raw else _CONTROL.sub("", text))
+            self._text.flush()
+            self._open_line = not text.endswith("\n")
+
+    def end_of_text(self) -> None:
+        """Close the line that the answer left open."""
+        if self._open_line:
+            self._open_line = False
+            self._text.write("\n")
+            self._text.flush()
+
+    def note(self, text: str) -> None:
+        """Show one dim line about what happened."""
+        self.end_of_text()
+        self._note(one_line(text), end="\n")
+
+    def new_line(self) -> None:
+        """Leave the prompt's line."""
+        if self._prompting:
+            self._note("", end="\n")
+
+    def json(self, text: str) -> None:
+        """Print the result for a program."""
+        self.end_of_text()
+        print(text, flush=True)
+
+    def _note(self, text: str, *, end: str) -> None:
+        shown = f"{DIM}{text}{RESET}" if self._dim and text else text
+        print(shown, end=end, file=sys.stderr, flush=True)

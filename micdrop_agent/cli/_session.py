@@ -1,0 +1,180 @@
+"""One chat: turns from ``--say``, from a pipe, or from a person with Ctrl-C as barge-in.
+
+signals ──▶ watch ──┬─ an answer runs: agent.cancel()
+                    └─ else: leave
+lines ────▶ turns ──▶ agent.answer() ──▶ Screen
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from micdrop_agent._groups import lone_error_unwrapped
+from micdrop_agent.cli._agents import make_agent
+from micdrop_agent.cli._lines import Lines
+from micdrop_agent.cli._screen import Figures, Screen, one_line
+from micdrop_agent.errors import MicdropError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+    from pathlib import Path
+
+    from micdrop_agent.agent import Agent
+    from micdrop_agent.answer import Answer
+    from micdrop_agent.cli._options import ChatOptions
+
+__all__ = ["chat"]
+
+SAVE_TIMEOUT: Final = 5.0
+"""Seconds that saving may hold up the end of a chat that was interrupted."""
+
+
+async def chat(options: ChatOptions) -> int:
+    """Run the whole chat; returns the exit code.
+
+    Raises:
+        MicdropError: It could not start, or a turn failed and nobody is there to try another.
+        UsageError: The agent refused an option.
+    """
+    agent = make_agent(options)
+    if options.resume is not None:
+        from micdrop_agent.cli._transcript import resume
+
+        resume(agent, options.resume, options.system_prompt)
+    return await Session(agent, options).run()
+
+
+class Session:
+    """The state of a chat.
+
+    Args:
+        agent: Not opened yet.
+        options: What the user asked for.
+    """
+
+    def __init__(self, agent: Agent, options: ChatOptions) -> None:
+        self._agent = agent
+        self._options = options
+        self._person = not options.say and sys.stdin.isatty()
+        self._screen = Screen(json_only=options.json, prompting=self._person)
+        self._scope = anyio.CancelScope()
+        self._in_turn = False
+        self._cut = False
+        self._at_prompt = False
+        self._interrupted = False
+
+    async def run(self) -> int:
+        """Open the agent, take the turns, and print the JSON at the end, also after a failure."""
+        try:
+            with anyio.open_signal_receiver(signal.SIGINT) as signals, lone_error_unwrapped():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._watch, signals)
+                    with self._scope:
+                        await self._converse()
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._screen.end_of_text()
+            if self._options.json:
+                from micdrop_agent import wire
+
+                self._screen.json(wire.dumps(self._agent.conversation))
+        if self._interrupted:
+            raise MicdropError("interrupted")
+        return 0
+
+    async def _watch(self, signals: AsyncIterable[signal.Signals]) -> None:
+        """Ctrl-C: a barge-in while an answer is heard, else the wish to leave."""
+        async for _ in signals:
+            if self._in_turn:
+                self._cut = True
+                self._agent.cancel()
+            if not self._person:
+                self._interrupted = True
+            if not self._in_turn:
+                # While the agent still starts, there was no prompt to leave from.
+                self._interrupted = self._interrupted or not self._at_prompt
+                self._scope.cancel()
+
+    async def _converse(self) -> None:
+        async with self._agent:
+            await self._save()
+            if self._options.say:
+                for text in self._options.say:
+                    await self._turn(text)
+                    if self._interrupted:
+                        return
+                return
+            await self._read()
+
+    async def _read(self) -> None:
+        """Turns from standard input, to its end."""
+        lines = Lines(sys.stdin.fileno())
+        while not self._interrupted:
+            self._screen.prompt()
+            self._at_prompt = self._person
+            try:
+                line = await lines.next()
+            except anyio.get_cancelled_exc_class():
+                self._screen.new_line()
+                raise
+            if line is None:
+                self._screen.new_line()
+                return
+            if not line.strip():
+                continue
+            try:
+                await self._turn(line)
+            except MicdropError as error:
+                if not self._person:
+                    raise
+                self._screen.note(f"error: {error}")
+
+    async def _turn(self, text: str) -> None:
+        """One user message and its answer."""
+        self._agent.add_user_message(text)
+        self._in_turn = True
+        self._cut = False
+        try:
+            await self._answer()
+        finally:
+            self._in_turn = False
+            with anyio.move_on_after(SAVE_TIMEOUT, shield=True):
+                await self._save()
+
+    async def _answer(self) -> None:
+        started = anyio.current_time()
+        first: float | None = None
+        chunks = 0
+        answer = self._agent.answer()
+        try:
+            async for chunk in answer:
+                if first is None:
+                    first = anyio.current_time() - started
+                chunks += 1
+                self._screen.chunk(chunk)
+        finally:
+            self._screen.end_of_text()
+        figures = Figures(first=first, total=anyio.current_time() - started, chunks=chunks)
+        if self._cut:  # not answer.status: what was still to be read of a complete answer is cut as well
+            self._screen.note(_kept(answer))
+        self._screen.note(str(figures))
+
+    async def _save(self) -> None:
+        file: Path | None = self._options.transcript
+        if file is None:
+            return
+        from micdrop_agent.cli._transcript import save
+
+        await anyio.to_thread.run_sync(save, list(self._agent.conversation), file)
+
+
+def _kept(answer: Answer) -> str:
+    """What the conversation remembers of an answer that was cut."""
+    if not answer.text:
+        return "interrupted; nothing was kept"
+    return f'interrupted; kept: "{one_line(answer.text)}"'
