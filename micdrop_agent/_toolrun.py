@@ -146,7 +146,8 @@ class _Run:
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         agent = self.turn.agent
         if tool.thread:
-            return await anyio.to_thread.run_sync(bound.invoke, agent, abandon_on_cancel=tool.on_cancel == "cancel")
+            value = await anyio.to_thread.run_sync(bound.invoke, agent, abandon_on_cancel=tool.on_cancel == "cancel")
+            return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:
             value = bound.invoke(agent)

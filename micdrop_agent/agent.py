@@ -160,6 +160,7 @@ class Agent(AsyncContextManagerMixin, ABC):
             self._tasks = None
             self._state = "closed"
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await self.aclose()
                 await self._stop_resources()
 
     async def aclose(self) -> None:
@@ -430,12 +431,16 @@ class Agent(AsyncContextManagerMixin, ABC):
         return self._toolset.get(name)
 
     def _offered_tools(self) -> Sequence[Tool]:
-        """This agent's tools, then those of the agents around it that it does not have."""
-        if self._owner is None:
-            return tuple(self._toolset)
+        """What a model of this agent is offered: its own tools, then those shared with it."""
         own = tuple(self._toolset)
+        if self._owner is None:
+            return own
         names = {tool.name for tool in own}
-        return own + tuple(tool for tool in self._owner._offered_tools() if tool.name not in names)
+        return own + tuple(tool for tool in self._owner._shared_tools() if tool.name not in names)
+
+    def _shared_tools(self) -> Sequence[Tool]:
+        """What this agent shares with its children: what was added to it and to those around it."""
+        return Agent._offered_tools(self)
 
     # -- extraction
 

@@ -153,6 +153,19 @@ class FallbackAgent(Agent):
         """Name of that child."""
         return self._slots[self._active].key
 
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that the active child offers: its own, then those added to this agent."""
+        return tuple(self._offered_tools())
+
+    def get_tool(self, name: str) -> Tool | None:
+        """The tool of that name among ``tools``; ``None`` if there is none."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def _offered_tools(self) -> Sequence[Tool]:
+        child = self.active
+        return self._shared_tools() if child is None else child._offered_tools()
+
     def _built(self, slot: Slot) -> Agent:
         """The child of ``slot``, made by its factory if need be; raises what that raises."""
         if slot.agent is not None and slot.agent._state == "new":
@@ -200,6 +213,7 @@ class FallbackAgent(Agent):
 
         async def close() -> None:
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await child.aclose()
                 await child._stop_resources()
 
         self._spawn(close, "micdrop child close")
@@ -246,6 +260,7 @@ class FallbackAgent(Agent):
             child, slot.agent = slot.agent, None
             if child is not None:
                 child._state = "closed"
+                await child.aclose()
                 await child._stop_resources()
 
     async def prewarm(self) -> None:

@@ -109,6 +109,8 @@ class ModelAgent(Agent):
 
         A failure is logged at DEBUG and not raised: the answer itself will tell.
         """
+        for tool in self.tools:
+            tool.prepare()
         try:
             await self._provider.prewarm()
         except ProviderError as error:
