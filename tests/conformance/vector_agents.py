@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,17 +50,21 @@ def missing_kind(options: dict[str, Any]) -> str | None:
 
 
 class VectorAgent(Agent):
-    """``scripted``: plays one op list per answer, the last one again and again."""
+    """``scripted``: plays one op list per answer, the last one again and again.
 
-    def __init__(self, interpreter: Interpreter, answers: Sequence[Sequence[Op]], **options: Any) -> None:
+    ``asked`` counts the answers; the instances that one factory makes share it.
+    """
+
+    def __init__(
+        self, interpreter: Interpreter, answers: Sequence[Sequence[Op]], asked: itertools.count[int], **options: Any
+    ) -> None:
         super().__init__(**options)
         self._interpreter = interpreter
         self._answers = answers
-        self._asked = 0
+        self._asked = asked
 
     async def generate_answer(self, turn: Turn) -> None:
-        ops = self._answers[min(self._asked, len(self._answers) - 1)]
-        self._asked += 1
+        ops = self._answers[min(next(self._asked), len(self._answers) - 1)]
         await self._interpreter.run(ops, self, turn)
 
 
@@ -73,14 +78,22 @@ class Builder:
     """Makes the agent of one run, and its children when they are asked for."""
 
     def __init__(
-        self, trace: Trace, interpreter: Interpreter, provider: ScriptedProvider, first_chunk_timeout: float | None
+        self,
+        trace: Trace,
+        interpreter: Interpreter,
+        provider: ScriptedProvider,
+        *,
+        first_chunk_timeout: float | None,
+        like_original: bool,
     ) -> None:
         self.trace = trace
         self.interpreter = interpreter
         self.provider = provider
         self.first_chunk_timeout = first_chunk_timeout
+        self.like_original = like_original
         self.agent: Agent | None = None
         self._instances: dict[str, int] = {}
+        self._asked: dict[str, itertools.count[int]] = {}
 
     def build(self, options: dict[str, Any], label: str = "agent") -> Agent:
         if unknown := set(options) - _KNOWN:
@@ -102,6 +115,7 @@ class Builder:
             "system_prompt": options.get("system_prompt", "SYS"),
             "raise_on_failure": False,
             "parallel_tools": False,
+            "record_interrupted": not self.like_original,
             "tools": [self.tool(tool) for tool in options.get("tools", ())],
         }
         for name in ("auto_end_call", "auto_semantic_turn", "auto_ignore_user_noise"):
@@ -115,7 +129,8 @@ class Builder:
 
     def _scripted(self, options: dict[str, Any], label: str) -> Agent:
         answers = options.get("answers", [[]])
-        return VectorAgent(self.interpreter, answers, **self._common(options, label))
+        asked = self._asked.setdefault(options.get("id", label), itertools.count())
+        return VectorAgent(self.interpreter, answers, asked, **self._common(options, label))
 
     def _mock(self, options: dict[str, Any], label: str) -> Agent:
         common = self._common({"system_prompt": "", **options}, label)
@@ -143,8 +158,9 @@ class Builder:
         more: dict[str, Any] = {}
         if self.first_chunk_timeout is not None:
             more["first_chunk_timeout"] = self.first_chunk_timeout
-        more["after_partial"] = "continue"
-        return class_of("fallback")(factories=factories, raise_on_failure=False, parallel_tools=False, **more)  # type: ignore[no-any-return]
+        if self.like_original:
+            more["record_interrupted"] = False
+        return class_of("fallback")(factories=factories, raise_on_failure=False, **more)  # type: ignore[no-any-return]
 
     def _child(self, options: dict[str, Any]) -> Agent:
         name = options["id"]
@@ -156,8 +172,10 @@ class Builder:
         close = agent.aclose
 
         async def aclose() -> None:
-            self.trace.destroyed.append(label)
-            self.trace.note(destroy=label)
+            # Once the conversation was taken down the run is over: leaving the block closes the others too.
+            if label not in self.trace.destroyed and self.trace.conversation is None:
+                self.trace.destroyed.append(label)
+                self.trace.note(destroy=label)
             await close()
 
         agent.aclose = aclose  # type: ignore[method-assign]
@@ -191,7 +209,8 @@ class Builder:
         tool: Tool = Tool.from_schema(
             name,
             spec.get("description", ""),
-            json_schema(spec.get("input_schema", {})),
+            # Without an input schema the original checks nothing.
+            json_schema(spec["input_schema"]) if "input_schema" in spec else {"type": "object", "additionalProperties": True},
             run if is_async(ops) else run_now,
             skip_answer=spec.get("skip_answer", False),
             emit_output=spec.get("emit_output", False),

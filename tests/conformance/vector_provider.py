@@ -107,7 +107,10 @@ class _Player:
         headers = {"content-type": "application/json"}
         if not op.get("sdk_retry") and not op.get("sdk_backoff"):
             headers["x-should-retry"] = "false"
-        await self.exchange.head(op["status"], headers)
-        error = {"message": f"status {op['status']}", "type": "error", "code": None}
+        # The recorder used 400 for "the server failed", because the SDK of the original does not retry it by itself
+        # while the original's own loop retries everything. For us a 400 is final (DESIGN 6), a 503 is such a failure.
+        status = 503 if op["status"] == 400 else op["status"]
+        await self.exchange.head(status, headers)
+        error = {"message": f"status {status}", "type": "error", "code": None}
         await self.exchange.send(json.dumps({"error": error}).encode())
         await self.exchange.end()
