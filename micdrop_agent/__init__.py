@@ -43,7 +43,7 @@ from micdrop_agent.fallback import FallbackAgent
 from micdrop_agent.health import HealthChanged, HealthRegistry
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts
-from micdrop_agent.result import AnswerResult
+from micdrop_agent.result import AnswerResult, TraceEvent
 from micdrop_agent.tools import Tool, tool
 from micdrop_agent.turn import Turn
 
@@ -95,6 +95,7 @@ __all__ = [
     "ToolCalled",
     "ToolInputError",
     "ToolResult",
+    "TraceEvent",
     "Turn",
     "UserMessageCancelled",
     "signal_of",

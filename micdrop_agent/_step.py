@@ -112,6 +112,7 @@ class Step:
                 if wait is None:
                     raise
                 self.agent.logger.info("retry %d in %.2f s: %s", retries, wait, error)
+                self.turn.facts.note("retry", number=retries, wait=round(wait, 3), error=error.kind)
                 await anyio.sleep(wait)
                 if response.outcome.ran:
                     return response  # the next request carries the calls and their results
@@ -164,7 +165,10 @@ class Step:
 
     async def _timed(self, request: Request, response: Response) -> None:
         with self._clock:
+            facts = self.turn.facts
+            facts.note("request", provider=self.provider.name, model=getattr(self.agent, "model", None))
             stream = await self.provider.open(request)
+            facts.note("headers")
             try:
                 await self._read(stream, response)
             finally:

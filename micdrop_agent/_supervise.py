@@ -170,6 +170,7 @@ class Supervision:
         turn.patient = not any(self.health.state(other.key) == "closed" for other in self.order)
         limit = math.inf if agent.first_chunk_timeout is None else now + agent.first_chunk_timeout
         attempt = Try(slot, turn, now, limit)
+        self.turn.facts.note("hedge" if self.live else "attempt", now, agent=slot.key)
         self.live.append(attempt)
         self.health.started(slot.key)
         self.hedge_at = self._hedge_time(slot, now)
@@ -301,6 +302,8 @@ class Supervision:
         self.health.failed(slot.key, error)
         self.failed.append(Attempt(slot.key, error))
         self.turn.facts.attempts.append(self.failed[-1])
+        kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
+        self.turn.facts.note("failed_attempt", agent=slot.key, error=kind)
         self.last, self.last_error = slot, error
         self.agent._discard(slot)
         bug = not isinstance(error, ProviderError | AllAgentsFailedError)
@@ -330,6 +333,7 @@ class Supervision:
         self.restarting = True
 
     def _switched(self, old: Slot, new: Slot, reason: Exception) -> None:
+        self.turn.facts.note("switch", old=old.key, new=new.key, restarted=self.restarting)
         self.turn._emit([AgentSwitched(old.key, new.key, reason, self.restarting)])
         self.restarting = False
 

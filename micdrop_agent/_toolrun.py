@@ -87,6 +87,7 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
     if turn.fenced:
         return
     name = call.item.tool_name
+    turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id)
     run = _Run(turn, call, next((tool for tool in turn.tools if tool.name == name), None))
     try:
         await run.execute()
@@ -95,6 +96,7 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
         if call.deferred and run.output is None:
             turn._emit(turn.ledger.close_call(call, CANCELLED_OUTPUT))
     if run.output is not None:
+        turn.facts.note("tool_ended", tool=name, call=call.item.tool_call_id, failed=run.failed)
         run.store(run.output, outcome)
 
 

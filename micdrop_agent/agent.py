@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from micdrop_agent._text import TextFilter
     from micdrop_agent.messages import Item, Role
     from micdrop_agent.options import ExtractJson, ExtractTag
+    from micdrop_agent.result import TraceEvent
     from micdrop_agent.tools import Tool
 
 __all__ = ["Agent", "BeforeAnswer"]
@@ -511,6 +512,16 @@ class Agent(AsyncContextManagerMixin, ABC):
     def logger(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._hub.logger = logger
+
+    def _log_trace(self, trace: Sequence[TraceEvent]) -> None:
+        """The course of an answer in one line, at DEBUG; costs nothing when that is off."""
+        if self.logger.isEnabledFor(logging.DEBUG):
+            steps = ", ".join(
+                f"{event.at * 1000:.1f} ms {event.kind}"
+                + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
+                for event in trace
+            )
+            self.logger.debug("answer: %s", steps)
 
     def _log_failure(self, error: Exception) -> None:
         ours = isinstance(error, MicdropError)

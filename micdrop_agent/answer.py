@@ -263,6 +263,7 @@ class Answer(ObjectReceiveStream[str]):
         events += ledger.interrupt(upto)
         events += ledger.close_calls()
         if running:
+            self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", text=ledger.text[:upto])
         self._pending.clear()
         self._scope.cancel()
@@ -300,6 +301,9 @@ class Answer(ObjectReceiveStream[str]):
         turn = self._turn
         attempts: tuple[Attempt, ...] = tuple(turn.facts.attempts)
         self._status = status
+        now = anyio.current_time()
+        turn.facts.note("end", now, status=status, **({} if error is None else {"error": str(error)}))
+        self._agent._log_trace(turn.facts.trace)
         first = turn.facts.first_chunk_at
         self._result = AnswerResult(
             text=text,
@@ -310,8 +314,9 @@ class Answer(ObjectReceiveStream[str]):
             finish_reason=turn.facts.finish_reason,
             requests=turn.facts.requests,
             time_to_first_chunk=None if first is None else first - self._started_at,
-            duration=anyio.current_time() - self._started_at,
+            duration=now - self._started_at,
             extracted=turn.facts.extracted,
+            trace=tuple(turn.facts.trace),
         )
         if self._ended is not None:
             self._ended.set()

@@ -7,13 +7,53 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from micdrop_agent.errors import Attempt
     from micdrop_agent.providers.protocol import FinishReason, Usage
 
-__all__ = ["AnswerResult", "AnswerStatus", "EndStatus"]
+__all__ = ["AnswerResult", "AnswerStatus", "EndStatus", "TraceEvent", "TraceKind"]
 
 EndStatus = Literal["completed", "skipped", "cancelled", "failed"]
+TraceKind = Literal[
+    "attempt",
+    "request",
+    "headers",
+    "first_chunk",
+    "tool_started",
+    "tool_ended",
+    "retry",
+    "hedge",
+    "failed_attempt",
+    "switch",
+    "cancel",
+    "end",
+]
 AnswerStatus = Literal["running", "completed", "skipped", "cancelled", "failed"]
+
+
+@attrs.frozen
+class TraceEvent:
+    """Something that happened while an answer was made.
+
+    Args:
+        at: Seconds since ``answer()`` was called.
+        kind: What happened: ``attempt`` (a child of a ``FallbackAgent`` was asked), ``request``
+            (a request was sent), ``headers`` (its status line came), ``first_chunk`` (the first
+            text of the answer was written), ``tool_started``, ``tool_ended``, ``retry`` (a wait
+            before another request), ``hedge`` (a rival was started), ``failed_attempt``,
+            ``switch`` (another child answers now), ``cancel``, ``end``.
+        detail: Facts, by name: ``agent``, ``provider``, ``tool``, ``error``, ``wait`` and so on.
+            Never the text of the conversation.
+    """
+
+    at: float
+    kind: TraceKind
+    detail: Mapping[str, Any]
+
+
+def _no_trace() -> tuple[TraceEvent, ...]:
+    return ()
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +72,7 @@ class AnswerResult:
             retries and switches included; ``None`` if there was none.
         duration: Seconds from ``answer()`` to the end of the generation.
         extracted: The extracted value; ``None`` if there was none.
+        trace: What happened, in order, with times.
     """
 
     text: str
@@ -44,3 +85,4 @@ class AnswerResult:
     time_to_first_chunk: float | None = None
     duration: float = 0.0
     extracted: Any = None
+    trace: tuple[TraceEvent, ...] = attrs.field(factory=_no_trace, repr=False)

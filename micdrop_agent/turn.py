@@ -27,6 +27,7 @@ from micdrop_agent.events import (
 )
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.options import check_text
+from micdrop_agent.result import TraceEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
     from micdrop_agent.messages import Item
     from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.result import TraceKind
     from micdrop_agent.tools import Tool
 
 __all__ = ["Facts", "Race", "Turn"]
@@ -51,10 +53,15 @@ def _no_attempts() -> list[Attempt]:
     return []
 
 
+def _no_events() -> list[TraceEvent]:
+    return []
+
+
 @attrs.define(eq=False)
 class Facts:
     """What is learned while an answer is made; shared by all turns of it."""
 
+    started_at: float
     first_chunk_at: float | None = None
     usage: Usage | None = None
     finish_reason: FinishReason | None = None
@@ -65,6 +72,12 @@ class Facts:
     ends_call: bool = False
     ended: bool = False
     """The author ended the stream early; a later write is an error."""
+    trace: list[TraceEvent] = attrs.field(factory=_no_events)
+
+    def note(self, kind: TraceKind, /, at: float | None = None, **detail: Any) -> None:
+        """Add an event to the trace of the answer."""
+        now = anyio.current_time() if at is None else at
+        self.trace.append(TraceEvent(now - self.started_at, kind, detail))
 
 
 class Race:
@@ -131,7 +144,7 @@ class Turn:
         self.patient = True
         if parent is None:
             self.agent: Agent = responder
-            self.facts = Facts()
+            self.facts = Facts(answer._started_at)
             self.ledger = Ledger(responder.conversation, record_interrupted=responder.record_interrupted)
         else:
             self.agent = parent.agent
@@ -317,7 +330,8 @@ class Turn:
         if not text:
             return
         if self.facts.first_chunk_at is None:
-            self.facts.first_chunk_at = anyio.current_time()
+            now = self.facts.first_chunk_at = anyio.current_time()
+            self.facts.note("first_chunk", now, agent=self.responder._label())
         self.ledger.say(text, aside=self._aside)
         self._answer._push(text)
 
