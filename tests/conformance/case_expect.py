@@ -173,11 +173,6 @@ class _Checker:
         error = self.heard[-1].error
         self.require(isinstance(error, ProviderError) and error.status is not None, f"no status in {error!r}")
 
-    def check_active_after(self, wanted: str) -> None:
-        name = str(self.world.agent.active)  # type: ignore[attr-defined]
-        place = self.world.hosts().index(wanted)
-        self.require(name in {wanted, str(place)} or name.endswith(f"#{place + 1}"), f"active is {name}, not {wanted}")
-
     # -- the host
 
     def check_destroy_within_ms(self, wanted: float) -> None:
@@ -241,7 +236,7 @@ _KEYS: dict[str, Callable[[_Checker, Any], None]] = {
     "reported_first_text_ms_min": lambda c, wanted: c.require(
         (c.heard[-1].answer.result.time_to_first_chunk or 0) * 1000 >= wanted, "the time to the first text is too short"
     ),
-    "active_after": _Checker.check_active_after,
+    "active_after": lambda c, wanted: c.same("active child", c.world.facts["active"], wanted),
     "bug": _Checker.check_bug,
     "caught_by": _Checker.check_caught_by,
     "cause_type": _Checker.check_cause_type,

@@ -75,6 +75,7 @@ async def _play(world: World, native: bool) -> None:
             host = Host(world, native=native)
             await host.play(world.scenario["steps"], group)
             world.facts["took"] = anyio.current_time() - begin
+            world.facts["active"] = getattr(agent, "active_name", None)
             world.facts["open_connections"] = provider.open_connections
             for task in world.facts.get("tasks", ()):
                 if not world.settings.get("linger"):

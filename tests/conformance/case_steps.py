@@ -194,7 +194,10 @@ class Host:
         self._answers += 1
         name = step.get("as", f"a{self._answers}")
         if "provider" in step:
-            world.own_scripts, world.own_from = step["provider"], len(world.provider.requests)
+            # Mostly the parts of one response; a list of lists is one list per request.
+            script = step["provider"]
+            world.own_scripts = script if isinstance(script[0], list) else [script]
+            world.own_from = len(world.provider.requests)
         try:
             heard = self.current = world.start(name)
         except RuntimeError as error:

@@ -37,10 +37,10 @@ class Way:
 _WAYS = {"variants", "cancel_points", "split", "default", "must_not"}
 
 
-def ways(scenario: dict[str, Any]) -> list[Way]:
-    """All ways to play ``scenario``."""
+def ways(scenario: dict[str, Any], given_tools: list[Any] | None = None) -> list[Way]:
+    """All ways to play ``scenario``; ``given_tools`` are those of the request case beside it."""
     expect = scenario["expect"]
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"given_tools": given_tools} if given_tools else {}
     if _words(scenario["steps"]) & {"task.cancel"}:
         settings["linger"] = True
     if "caught_by" in expect:

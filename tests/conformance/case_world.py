@@ -108,7 +108,9 @@ class World:
             rest = {name: value for name, value in options.items() if name not in self.hosts()}
             if unknown := set(rest) - {"after_partial"}:
                 raise UnknownWordError(f"options {sorted(unknown)}")
-            self.agent = class_of("fallback")(factories=factories, **rest, raise_on_failure=False)
+            self.agent = class_of("fallback")(
+                factories, names=self.hosts(), first_chunk_timeout=2.0, raise_on_failure=False, **rest
+            )
         self.agent.logger = logging.getLogger(f"case.{id(self)}")
         self.agent.logger.propagate = False
         self.agent.logger.addHandler(_Keep(self.logged))
@@ -122,6 +124,7 @@ class World:
     def _model(self, host: str, options: dict[str, Any]) -> Agent:
         tools = self.toolbox.standard()
         tools += [self.toolbox.special(name, spec) for name, spec in self.scenario.get("tools", {}).items()]
+        tools += [self.toolbox.from_given(spec) for spec in self.settings.get("given_tools", ())]
         names = {tool.name for tool in tools}
         for wanted in self._tools_used():
             if wanted not in names | {"end_call", "semantic_turn", "ignore_user_noise"}:

@@ -81,11 +81,13 @@ def _requests(folder: Path) -> list[Any]:
 def _scenarios(folder: Path) -> list[Any]:
     scenario = _read(folder / "scenario.json")
     kind = "fallback" if isinstance(scenario.get("provider"), dict) else "chat"
+    request = folder / "request.json"
+    given_tools = _read(request)["given"]["tools"] if request.exists() else None
     if any(step["do"] == "run_all" for step in scenario["steps"]):
         return [pytest.param((folder, scenario), "all", id=folder.name, marks=_expected_failure("fallback"))]
     return [
         pytest.param(way, backend, id=f"{folder.name}-{way.name}-{backend}", marks=_expected_failure(kind))
-        for way in ways(scenario)
+        for way in ways(scenario, given_tools)
         for backend in scenario.get("backends", BACKENDS)
     ]
 
