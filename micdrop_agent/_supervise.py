@@ -184,18 +184,18 @@ class Supervision:
     async def _attempt(self, attempt: Try) -> None:
         turn, slot = attempt.turn, attempt.slot
         error: Exception | None = None
-        child = slot.agent
-        assert child is not None
+        child = turn.responder
         turn._on_success = lambda: self._report(Outcome(attempt, None))
-        with turn._scope:
-            try:
+        # The try stands outside the scope, which takes its own cancellation out of a group first.
+        try:
+            with turn._scope:
                 if not slot.started:
                     await child._start()
                     slot.started = True
                 await child._respond(turn)
                 turn.claim()  # an answer without any effect is an answer too
-            except Exception as raised:  # noqa: BLE001 - the child's error is why the next one is asked
-                error = raised
+        except Exception as raised:  # noqa: BLE001 - the child's error is why the next one is asked
+            error = raised
         if turn._scope.cancelled_caught and error is None:
             return  # fenced by the supervisor, which knows why
         self._report(Outcome(attempt, error))

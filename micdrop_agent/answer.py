@@ -278,6 +278,8 @@ class Answer(ObjectReceiveStream[str]):
     def _finish(self, error: Exception | None) -> None:
         """The generation ended by itself; nothing happens if it was cancelled before."""
         if self._status != "running":
+            if error is not None:
+                self._agent.logger.warning("the answer had ended when its task raised", exc_info=error)
             return
         turn, ledger = self._turn, self._ledger
         events: list[Event] = []
@@ -343,13 +345,14 @@ class Answer(ObjectReceiveStream[str]):
 
     async def _generate(self, previous: Answer | None) -> None:
         error: Exception | None = None
-        with self._scope:
-            if previous is not None and not previous._task_done:
-                await previous._join(JOIN_TIMEOUT)
-            try:
+        # The try stands outside the scope, which takes its own cancellation out of a group first.
+        try:
+            with self._scope:
+                if previous is not None and not previous._task_done:
+                    await previous._join(JOIN_TIMEOUT)
                 await self._agent._respond(self._turn)
-            except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
-                error = raised
+        except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
+            error = raised
         self._finish(error)
 
     async def _announce_end(self) -> None:
