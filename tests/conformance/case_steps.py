@@ -315,4 +315,4 @@ def _named_task(step: dict[str, Any]) -> bool:
 
 
 def _by_hand(step: dict[str, Any]) -> bool:
-    return step.get("do") in {"next", "read_rest", "close"}
+    return step.get("do") in ("next", "read_rest", "close")  # noqa: PLR6201  # it may be a list

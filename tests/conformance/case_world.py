@@ -194,6 +194,10 @@ class World:
                     return
         except Exception as error:  # noqa: BLE001  # what leaves the iteration is compared
             heard.error = error
+        except BaseException:
+            heard.ended = True
+            self.note("reader cancelled", heard.name)
+            raise
         heard.ended = True
         self.facts[f"end_at:{heard.name}"] = anyio.current_time()
         self.note("stream_end", heard.name)
