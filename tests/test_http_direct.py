@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -10,13 +11,14 @@ import pytest
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http import DirectTransport
+from micdrop_agent.providers._http._parser import ResponseParser
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, memory_connection, run_virtual, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from micdrop_agent.providers._http import Response
-    from micdrop_agent.testing import Backend, Exchange
+    from micdrop_agent.testing import Backend, Exchange, MemoryByteStream
 
 PATH = "/chat/completions"
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -101,6 +103,75 @@ def test_a_kept_connection_that_turns_out_dead_costs_one_free_retry_at_once(back
             await transport.aclose()
 
     run_virtual(backend, scenario)
+
+
+@each_backend
+def test_a_response_that_had_begun_on_a_kept_connection_is_never_asked_for_again(backend: Backend) -> None:
+    async def scenario() -> None:
+        asked = 0
+
+        async def connect(host: str, port: int, tls: bool) -> anyio.abc.ByteStream:
+            client, server = memory_connection()
+            group.start_soon(serve, server)
+            return client
+
+        async def serve(server: MemoryByteStream) -> None:
+            nonlocal asked
+            for reply in (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", b"HTTP/1.1 200"):
+                await server.receive()
+                asked += 1
+                await server.send(reply)
+            await server.aclose()
+
+        async with anyio.create_task_group() as group:
+            transport = DirectTransport("http://x.test", connect=connect)
+            assert await ask(transport) == b"ok"
+            assert (await failure_of(lambda: ask(transport))).kind == "connection"
+            assert asked == 2
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+def test_closing_while_a_request_is_connecting_or_waiting_leaves_no_connection(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedProvider([say("Okay."), fault("stall_before_headers")], connect_delay=1) as provider:
+            connecting = transport_to(provider)
+            waiting = transport_to(provider)
+            await ask(waiting)
+            async with anyio.create_task_group() as group:
+                group.start_soon(failure_of, lambda: ask(connecting))
+                group.start_soon(failure_of, lambda: ask(waiting))
+                await anyio.sleep(0.5)
+                await connecting.aclose()
+                await waiting.aclose()
+            await provider.until(lambda: provider.open_connections == 0)
+            assert len(provider.requests) == 2
+            assert provider.connections == 2
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+def test_no_response_is_left_to_the_garbage_collector(backend: Backend) -> None:
+    async def scenario() -> None:
+        script = [say("Okay."), fault("close_before_status"), fault("cut_after_text"), fault("stall_after_headers")]
+        async with ScriptedProvider(script) as provider:
+            transport = transport_to(provider)
+            await ask(transport)
+            with contextlib.suppress(ProviderError):
+                await ask(transport)
+            with anyio.move_on_after(1):
+                await ask(transport)
+            await transport.aclose()
+
+    gc.collect()
+    gc.disable()
+    try:
+        run_virtual(backend, scenario)
+        assert not [each for each in gc.get_objects() if isinstance(each, ResponseParser)]
+    finally:
+        gc.enable()
 
 
 @each_backend

@@ -44,7 +44,6 @@ class SseReader:
     __slots__ = (
         "_after_cr",
         "_data",
-        "_error",
         "_is_error",
         "_max_bytes",
         "_more",
@@ -52,6 +51,7 @@ class SseReader:
         "_start",
         "_tail",
         "_tail_bytes",
+        "_too_long",
     )
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -69,7 +69,8 @@ class SseReader:
         """Its further data lines (rare)."""
         self._more_bytes = 0
         self._is_error = False
-        self._error: ProviderError | None = None
+        self._too_long = ""
+        """What was too long: then nothing more is read."""
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Take the bytes of one read.
@@ -81,8 +82,8 @@ class SseReader:
             ProviderError: A line or an event is too long (kind ``protocol``). It is raised by the
                 call after the one that returned the last good events, so that these are not lost.
         """
-        if self._error is not None:
-            raise self._error
+        if self._too_long:
+            raise self._refusal()
         if self._start is not None:
             data = self._skip_bom(data)
         if self._after_cr or b"\r" in data:
@@ -101,7 +102,7 @@ class SseReader:
         if len(data) > self._max_bytes or len(lines[0]) > self._max_bytes:
             return self._read_up_to_the_long_line(lines, rest)
         events = self._read(lines)
-        if rest and self._error is None:
+        if rest and not self._too_long:
             self._hold(rest)
         return events
 
@@ -111,16 +112,16 @@ class SseReader:
         Raises:
             ProviderError: As in ``feed``.
         """
-        if self._error is not None:
-            raise self._error
+        if self._too_long:
+            raise self._refusal()
         # A body of one or two bytes that could have become a byte order mark.
         last = [(self._start or b"") + b"".join(self._tail), b""]
         self._tail.clear()
         self._tail_bytes = 0
         self._start = None
         events = self._read(last)
-        if self._error is not None:
-            raise self._error
+        if self._too_long:
+            raise self._refusal()
         return events
 
     def _skip_bom(self, data: bytes) -> bytes:
@@ -151,7 +152,7 @@ class SseReader:
     def _read_up_to_the_long_line(self, lines: list[bytes], rest: bytes) -> list[SseEvent]:
         good = next((i for i, line in enumerate(lines) if len(line) > self._max_bytes), len(lines))
         events = self._read(lines[:good])
-        if self._error is None:
+        if not self._too_long:
             if good < len(lines):
                 self._fail("a line")
             else:
@@ -160,8 +161,12 @@ class SseReader:
 
     def _fail(self, what: str) -> None:
         self._tail.clear()
-        self._error = ProviderError(
-            f"the server's event stream has {what} of more than {self._max_bytes:,} bytes; this is no answer of a model",
+        self._too_long = what
+
+    def _refusal(self) -> ProviderError:
+        return ProviderError(
+            f"the server's event stream has {self._too_long} of more than {self._max_bytes:,} bytes;"
+            " this is no answer of a model",
             kind="protocol",
         )
 
@@ -182,7 +187,7 @@ class SseReader:
                 self._data = first
                 self._field(line, events)
                 first = self._data
-                if self._error is not None:
+                if self._too_long:
                     break
         self._data = first
         return events

@@ -113,7 +113,7 @@ class ClientResponse(Response):
         ProviderError: The body has an encoding that cannot be read.
     """
 
-    __slots__ = ("_body", "_decoder", "_ended", "_error", "_left", "_limit", "_response")
+    __slots__ = ("_body", "_decoder", "_ended", "_failure", "_left", "_limit", "_response")
 
     def __init__(self, response: Any, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
         self.status = response.status_code
@@ -122,25 +122,26 @@ class ClientResponse(Response):
         self._body: AsyncIterator[bytes] = response.aiter_raw()
         self._limit = self._left = max_response_bytes
         self._ended = False
-        self._error: ProviderError | None = None
+        self._failure: tuple[str, FailureKind] | None = None
         self._decoder = decoder_for({}, 0)
         try:
             self._decoder = decoder_for(self.headers, max_response_bytes)
         except ProviderError as error:
-            # Raised by the first read: the response has to be closed by its owner first.
-            self._error = error
+            # Raised by the first read: the response has to reach its owner, who closes it.
+            self._failure = str(error), error.kind
 
     async def receive(self) -> bytes:
         """See ``Response.receive``."""
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            raise ProviderError(self._failure[0], kind=self._failure[1])
         try:
             while True:
                 data = await self._next()
                 if data:
                     return data
         except ProviderError as error:
-            self._error = error
+            # Not the error itself: its traceback holds this response, and that would be a cycle.
+            self._failure = str(error), error.kind
             raise
 
     async def _next(self) -> bytes:
@@ -159,7 +160,7 @@ class ClientResponse(Response):
         except BaseException:
             # Cancelled: every generator has ended with it, and the connection is closed.
             self._ended = True
-            self._error = ProviderError("the response was left in the middle", kind="connection")
+            self._failure = "the response was left in the middle", "connection"
             raise
         self._left -= len(data)
         if self._left < 0:
@@ -168,8 +169,8 @@ class ClientResponse(Response):
 
     async def aclose(self) -> None:
         """See ``Response.aclose``."""
-        if self._error is None:
-            self._error = ProviderError("the response was closed before its end was read", kind="connection")
+        if self._failure is None:
+            self._failure = "the response was closed before its end was read", "connection"
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
             if not self._ended:
                 self._ended = True

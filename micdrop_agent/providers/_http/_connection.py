@@ -84,9 +84,12 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await anyio.aclose_forcefully(self.stream)
+        # Our streams close at once and then give way once; aclose_forcefully() would cost twice the time.
+        with (
+            anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True),
+            contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError),
+        ):
+            await self.stream.aclose()
 
 
 def promised_keepalive(headers: dict[str, str]) -> float:

@@ -25,10 +25,10 @@ import anyio
 import anyio.lowlevel
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._connection import connect_direct, open_connection, promised_keepalive
+from micdrop_agent.providers._http._connection import connect_direct, open_connection
 from micdrop_agent.providers._http._parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
 from micdrop_agent.providers._http._request import RequestHead
-from micdrop_agent.providers._http._transport import Response
+from micdrop_agent.providers._http._response import DirectResponse, read_more
 from micdrop_agent.providers._http._url import BaseUrl
 
 if TYPE_CHECKING:
@@ -38,12 +38,11 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from micdrop_agent.providers._http._connection import Connection
-    from micdrop_agent.providers._http._transport import ConnectFn
+    from micdrop_agent.providers._http._transport import ConnectFn, Response
 
 __all__ = ["DirectTransport"]
 
 _MAX_IDLE: Final = 2
-_READ_BYTES: Final = 65_536
 
 
 class DirectTransport:
@@ -131,8 +130,8 @@ class DirectTransport:
             parser = self._new_parser()
             try:
                 return await self._exchange(connection, parser, request)
-            except ProviderError as error:
-                if error.kind != "connection" or parser.started:
+            except ProviderError:
+                if parser.started or self._closed:
                     raise
             # The server had closed the connection while it was idle: no fault of this request.
         return await self._exchange(await self._open(), self._new_parser(), request)
@@ -165,7 +164,11 @@ class DirectTransport:
 
     async def _open(self) -> Connection:
         url = self._url
-        return await open_connection(self._connect, url.host, url.port, tls=url.tls, within=self._connect_timeout)
+        connection = await open_connection(self._connect, url.host, url.port, tls=url.tls, within=self._connect_timeout)
+        if self._closed:
+            await connection.aclose()
+            raise ProviderError("the transport was closed while it was connecting", kind="connection")
+        return connection
 
     def _is_fresh(self, connection: Connection, now: float) -> bool:
         idle = now - connection.idle_since
@@ -228,81 +231,3 @@ class DirectTransport:
         """Close a connection; shielded, bounded."""
         self._live.discard(connection)
         await connection.aclose()
-
-
-async def read_more(connection: Connection, parser: ResponseParser) -> None:
-    """One network read into the parser.
-
-    Raises:
-        ProviderError: The connection broke, or what came is no good response.
-    """
-    try:
-        data = await connection.stream.receive(_READ_BYTES)
-    except anyio.EndOfStream:
-        parser.end_of_connection()
-    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-        raise ProviderError("the connection to the server broke", kind="connection") from error
-    else:
-        parser.feed(data)
-
-
-class DirectResponse(Response):
-    """A response of ``DirectTransport``; its connection is free as soon as the body's end was read."""
-
-    __slots__ = ("_connection", "_error", "_parser", "_transport")
-
-    def __init__(self, transport: DirectTransport, connection: Connection, parser: ResponseParser) -> None:
-        self.status = parser.status
-        self.headers = parser.headers
-        self._transport = transport
-        self._connection: Connection | None = connection
-        self._parser = parser
-        self._error: ProviderError | None = None
-        if parser.complete:
-            self._finish(connection)
-
-    async def receive(self) -> bytes:
-        """See ``Response.receive``."""
-        parser = self._parser
-        if self._error is not None:
-            raise self._error
-        try:
-            while True:
-                data = parser.take()
-                if data:
-                    return data
-                if parser.complete:
-                    parser.check_end()
-                    raise anyio.EndOfStream
-                await self._read()
-        except ProviderError as error:
-            self._error = error
-            raise
-
-    async def _read(self) -> None:
-        connection = self._connection
-        if connection is None:
-            raise ProviderError("the response was closed before its end was read", kind="connection")
-        await read_more(connection, self._parser)
-        if self._parser.complete:
-            self._finish(connection)
-
-    def _finish(self, connection: Connection) -> None:
-        """The body is at its end: give the connection back, if it is good for more."""
-        self._parser.detach()
-        if self._parser.reusable:
-            connection.keepalive = promised_keepalive(self.headers)
-            if self._transport.take_back(connection):
-                self._connection = None
-
-    def abort(self) -> None:
-        """See ``Response.abort``."""
-        if self._connection is not None:
-            self._connection.abort()
-
-    async def aclose(self) -> None:
-        """See ``Response.aclose``."""
-        connection, self._connection = self._connection, None
-        self._parser.detach()
-        if connection is not None:
-            await self._transport.discard(connection)
