@@ -465,6 +465,23 @@ def test_the_body_of_an_error_is_read_up_to_a_limit(backend: Backend) -> None:
 
 
 @each_backend
+def test_the_body_of_an_error_that_does_not_end_is_what_came_of_it(backend: Backend) -> None:
+    async def page(exchange: Exchange) -> None:
+        await exchange.head(500)
+        await exchange.send(b"oops")
+        await exchange.until_closed()
+
+    async def scenario() -> None:
+        async with ScriptedProvider([page]) as provider:
+            transport = transport_to(provider)
+            async with await transport.post(PATH, {}, b"{}") as response:
+                assert await response.read(within=1.0) == b"oops"
+            await transport.aclose()
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
 def test_a_server_that_refuses_a_body_before_it_has_read_it_is_still_heard(backend: Backend) -> None:
     async def scenario() -> None:
         client, server = memory_connection()

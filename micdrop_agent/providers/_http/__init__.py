@@ -14,8 +14,10 @@ from micdrop_agent.providers._http._client import ClientTransport
 from micdrop_agent.providers._http._direct import DirectTransport
 from micdrop_agent.providers._http._sdk import SdkTransport
 from micdrop_agent.providers._http._transport import ConnectFn, Response, Transport
+from micdrop_agent.providers._http._url import BaseUrl
 
 __all__ = [
+    "BaseUrl",
     "ClientTransport",
     "ConnectFn",
     "DirectTransport",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import anyio
 
+from micdrop_agent.errors import ProviderError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -68,22 +70,26 @@ class Response(ABC):
         ``aclose()`` is still needed. A response that was read to its end is left alone.
         """
 
-    async def read(self, limit: int = MAX_ERROR_BYTES) -> bytes:
+    async def read(self, limit: int = MAX_ERROR_BYTES, *, within: float | None = None) -> bytes:
         """The rest of the body, at most ``limit`` bytes of it (for the body of an error).
 
-        What cannot be read any more is left out: an error whose body is cut is still that error.
-        """
-        from micdrop_agent.errors import ProviderError
+        What cannot be read any more is left out: an error whose body is cut, or does not end, is
+        still that error.
 
+        Args:
+            limit: Most bytes.
+            within: Most seconds; None is no limit.
+        """
         parts: list[bytes] = []
         size = 0
-        while size < limit:
-            try:
-                part = await self.receive()
-            except (anyio.EndOfStream, ProviderError):
-                break
-            parts.append(part)
-            size += len(part)
+        with anyio.move_on_after(within):
+            while size < limit:
+                try:
+                    part = await self.receive()
+                except (anyio.EndOfStream, ProviderError):
+                    break
+                parts.append(part)
+                size += len(part)
         return b"".join(parts)[:limit]
 
     async def drain(self) -> bool:
@@ -95,8 +101,6 @@ class Response(ABC):
         Returns:
             Whether the body is at its end.
         """
-        from micdrop_agent.errors import ProviderError
-
         size = 0
         with anyio.move_on_after(_DRAIN_TIMEOUT_S):
             while size < _DRAIN_BYTES:
