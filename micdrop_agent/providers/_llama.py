@@ -14,17 +14,15 @@ import importlib.metadata
 import importlib.util
 import json
 import logging
+import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio.to_thread
 import attrs
 
 from micdrop_agent.errors import MicdropError
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["MODEL_INSTALL", "SERVER_INSTALL", "EmbeddedServer", "ServerOptions", "default_model", "model_file"]
 
@@ -95,7 +93,7 @@ class ServerOptions:
     Args:
         model: The GGUF file.
         context: Tokens of prompt and answer together.
-        threads: Threads that compute; ``None`` leaves it to llama.cpp (the physical cores).
+        threads: Threads that compute; ``None``: all cores to read a prompt, all but one to write.
     """
 
     model: Path
@@ -147,8 +145,11 @@ class EmbeddedServer:
         params.n_parallel = 1  # an agent has one answer at a time; a second slot would halve the context
         params.verbosity = 0  # its log goes to stderr by itself, past Python's logging
         params.ui = False
-        if options.threads is not None:
-            params.cpuparams.n_threads = options.threads
+        # Its threads wait for each other by spinning. While it speaks, one core is left to the event loop:
+        # on a busy machine that is faster too (63 tokens/s with one of two cores, 45 with both).
+        cores = _cores()
+        params.cpuparams.n_threads = options.threads or max(1, cores - 1)
+        params.cpuparams_batch.n_threads = options.threads or cores  # reading the prompt: a short burst
         try:
             server = xllamacpp.Server(params)
         except RuntimeError as error:  # all that the binding ever raises, whatever went wrong
@@ -160,6 +161,13 @@ class EmbeddedServer:
         self._native.append(server)
         logger.debug("the embedded server listens on %s", server.listening_address)
         return str(server.listening_address)
+
+
+def _cores() -> int:
+    """The cores that this process may use; a container may have fewer than the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _wait_for_main_loop(server: Any) -> None:

