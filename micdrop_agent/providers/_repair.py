@@ -5,7 +5,7 @@
 A live call leaves odd histories: a call whose result never came, a result that came late, words between
 the two, text without a word. Providers answer 400 to each of them, and then to every later request.
 
-Invariants, pinned in tests/test_provider_repair.py:
+Invariants, pinned in tests/test_provider_requests.py:
 
 1. Every call of the items comes out once, with exactly one output; a result without a call goes.
 2. A result belongs to the nearest call before it that has its id and no result yet.

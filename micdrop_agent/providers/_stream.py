@@ -3,7 +3,7 @@
     Response.receive() ──▶ SseReader ──▶ Translator ──▶ HttpStream.receive()
                      └─▶ one JSON value, from a server that ignored "stream" ─┘
 
-Invariants, pinned in tests/test_provider_stream.py:
+Invariants, pinned in tests/test_provider_streams.py and tests/test_provider_agents.py:
 
 1. What came before a failure, also in the same network read, is handed out before it is raised.
 2. The end mark ends the response at once; the connection is drained when the stream is closed.

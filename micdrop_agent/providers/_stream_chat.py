@@ -2,7 +2,7 @@
 
 One tolerant reader serves every server: chunks without choices or delta, ``null`` content, content in
 parts, tool calls in any number of pieces, reasoning in fields of its own (never spoken), errors in
-chunks, and either of the two end marks (a finish reason, ``[DONE]``). See tests/test_provider_chat.py.
+chunks, and either of the two end marks (a finish reason, ``[DONE]``). See tests/test_provider_streams.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from micdrop_agent._text import ThinkFilter
     from micdrop_agent.providers.protocol import FinishReason, Usage
 
 __all__ = ["ChatTranslator"]
@@ -31,26 +32,35 @@ class ChatTranslator(Translator):
     Args:
         provider: Name of the provider, for errors.
         secret: The key in use, kept out of errors.
+        think: Takes the thinking out of the text, for models that write it there.
         new_id: Makes an id for a tool call that has none.
     """
 
-    __slots__ = ("_called", "_calls", "_raw_reason", "_reason", "_spoke", "_template", "_usage")
+    __slots__ = ("_calls", "_raw_reason", "_reason", "_spoke", "_template", "_think", "_usage", "_usage_out")
 
-    def __init__(self, provider: str, secret: str | None = None, new_id: Callable[[], str] = new_call_id) -> None:
+    def __init__(
+        self,
+        provider: str,
+        secret: str | None = None,
+        *,
+        think: ThinkFilter | None = None,
+        new_id: Callable[[], str] = new_call_id,
+    ) -> None:
         super().__init__(provider, secret)
+        self._think = think
         self._calls = CallAssembler(new_id)
         self._template: TextTemplate | None = None
         self._reason: FinishReason | None = None
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
+        self._usage_out = False
         self._spoke = False
-        self._called = False
 
     def _data(self, event: bytes) -> None:
         if self._template is not None:
             text = self._template.match(event)
             if text is not None:
-                self.events.append(text)
+                self._say(text)
                 return
         if event == b"[DONE]":
             self._finish()
@@ -83,6 +93,8 @@ class ChatTranslator(Translator):
         if usage:
             # Some servers count on in every chunk: the last figure is the whole one.
             self._usage = parse_usage(usage) or self._usage
+            if self.finishing:
+                self._tell_usage()
         if self.is_error(chunk):
             self.error_from(chunk)
             return
@@ -107,8 +119,8 @@ class ChatTranslator(Translator):
         content = delta.get("content")
         if content:
             texts = [content] if isinstance(content, str) else spoken_parts(as_list(content))
-            self.events += [text for text in texts if text]
-            self._spoke = self._spoke or any(texts)
+            for text in texts:
+                self._say(text)
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
             self.events.append(Refusal(refusal))
@@ -121,9 +133,15 @@ class ChatTranslator(Translator):
             self.events.append(PROGRESS)
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
+    def _say(self, text: str) -> None:
+        self._spoke = self._spoke or bool(text)
+        if self._think is not None:
+            text = self._think.feed(text)
+        if text:
+            self.events.append(text)
+
     def _take(self, calls: list[Any]) -> None:
         self.events += calls
-        self._called = self._called or bool(calls)
 
     def _stop(self, raw: str) -> None:
         if raw.lower() == "error":
@@ -133,15 +151,28 @@ class ChatTranslator(Translator):
         if self._reason == "content_filter":
             self.fail("content_filter", f"stopped the answer with a content filter ({raw})")
             return
-        self.finishing = True
+        self._tell_finish()
+
+    def _tell_finish(self) -> None:
+        """The model has said all: calls can run before the end mark and the usage have come."""
+        if self._think is not None and (rest := self._think.finish()):
+            self.events.append(rest)
+        # At the token limit the last call may have been cut: running it would be a guess.
         if self._reason != "length":
             self._take(self._calls.take_whole())
+        self._tell_usage()
+        if not self.finishing:
+            self.finishing = True
+            reason = self._reason or ("tool_calls" if self._calls.started else "stop")
+            self.events.append(Finish(reason, self._raw_reason))
+
+    def _tell_usage(self) -> None:
+        # Once only: some servers tell it in the last chunk and in one behind it.
+        if self._usage is not None and not self._usage_out:
+            self._usage_out = True
+            self.events.append(self._usage)
 
     def _finish(self) -> None:
-        self.done = self.finishing = True
-        # At the token limit the last call may have been cut: running it would be a guess.
+        self.done = True
         self._take(self._calls.finish(cut=self._reason == "length"))
-        if self._usage is not None:
-            self.events.append(self._usage)
-        reason = self._reason or ("tool_calls" if self._called else "stop")
-        self.events.append(Finish(reason, self._raw_reason))
+        self._tell_finish()

@@ -1,0 +1,285 @@
+"""Streams into events: the cases of group A, every cutting of them, and what is no stream at all."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from micdrop_agent._text import ThinkFilter
+from micdrop_agent.providers._fastpath import TextTemplate
+from micdrop_agent.providers._stream import BodyReader
+from micdrop_agent.providers._stream_chat import ChatTranslator
+from micdrop_agent.providers._stream_responses import ResponsesTranslator
+from micdrop_agent.providers.protocol import CallReady, Finish, Progress, Refusal, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from micdrop_agent.errors import ProviderError
+    from micdrop_agent.providers._translate import Translator
+    from micdrop_agent.providers.protocol import ProviderEvent
+
+CASES = Path(__file__).parent / "cases"
+
+
+def translator(protocol: str) -> Translator:
+    if protocol == "responses":
+        return ResponsesTranslator("p", new_id=lambda: "made-up")
+    return ChatTranslator("p", new_id=lambda: "made-up")
+
+
+def read(pieces: Iterable[bytes], protocol: str = "chat") -> tuple[list[ProviderEvent], ProviderError | None]:
+    reader = BodyReader(translator(protocol))
+    for piece in pieces:
+        reader.feed(piece)
+    reader.end()
+    events: list[ProviderEvent] = [event for event in reader.translator.events if not isinstance(event, Progress)]
+    return events, reader.translator.failure
+
+
+def spoken(events: list[ProviderEvent]) -> str:
+    return "".join(e if isinstance(e, str) else e.text for e in events if isinstance(e, str | Refusal))
+
+
+def calls(events: list[ProviderEvent]) -> list[CallReady]:
+    return [event for event in events if isinstance(event, CallReady)]
+
+
+@cache
+def wire_cases() -> list[tuple[str, str, bytes, dict[str, Any]]]:
+    found: list[tuple[str, str, bytes, dict[str, Any]]] = []
+    for folder in sorted(CASES.glob("a-*")):
+        wire = json.loads((folder / "wire.json").read_text())
+        attempt = wire["attempts"][0]
+        if attempt.get("status") == 200 and attempt.get("end") == "terminator":
+            expect = json.loads((folder / "expect.json").read_text())
+            body = (folder / attempt["body_file"]).read_bytes()
+            found.append((folder.name, wire["protocol"], body, expect.get("turns", [expect])[0]))
+    return found
+
+
+@pytest.mark.parametrize(("name", "protocol", "body", "expect"), wire_cases())
+def test_a_response_is_read_as_its_case_says(name: str, protocol: str, body: bytes, expect: dict[str, Any]) -> None:
+    events, failure = read([body], protocol)
+    if calls(events) and expect["requests"] == 2:
+        assert spoken(events) == ""  # what is spoken there is the answer to the second request
+    else:
+        assert spoken(events) == expect["spoken"]
+    assert [(c.name, json.loads(c.arguments), c.id) for c in calls(events)] == [
+        (c["name"], c["arguments"], c["id"]) for c in expect["tool_calls"]
+    ]
+    if "history_arguments" in expect:
+        assert [call.arguments for call in calls(events)] == expect["history_arguments"]
+    wanted = expect.get("failure", {}).get("kind")
+    if wanted == "truncated" and failure is None:
+        # No text and the token limit: that this is a failure is known to the turn only.
+        assert events[-1] == Finish("length", "length")
+    else:
+        assert (failure and failure.kind) == wanted
+    if wanted is None:
+        assert isinstance(events[-1], Finish)
+
+
+@given(data=st.data())
+def test_the_cutting_of_a_response_changes_nothing(data: st.DataObject) -> None:
+    _, protocol, body, _ = data.draw(st.sampled_from(wire_cases()))
+    if data.draw(st.booleans()):
+        body = body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    edges = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
+    pieces = [body[a:b] for a, b in zip([0, *edges], [*edges, len(body)], strict=True)]
+    events, failure = read(pieces, protocol)
+    whole, whole_failure = read([body], protocol)
+    assert events == whole
+    assert str(failure) == str(whole_failure)
+
+
+WORDS = [
+    b"data: ", b"\n\n", b"\n", b"event: error\n", b"error: ", b"[DONE]", b":", b"{", b"[", b"<html>", b"\xef\xbb\xbf", b"\xff",
+    b'{"choices":[{"index":0,"delta":{"content":"Hi"}}]}', b'{"choices":[{"delta":{"tool_calls":[{"function":{"name":"w"}}]}}]}',
+    b'{"choices":[{"delta":', b'{"choices":[[]]}', b'{"choices":[{"index":[],"finish_reason":{}}],"usage":[1]}', b'{"error":{}}',
+    b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":-1,"completion_tokens":1e999}}',
+    b'{"type":"response.output_text.delta","output_index":"x","delta":"Hi"}', b'{"type":"response.completed","response":7}',
+    b'{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","name":"w","arguments":[NaN]}}',
+    b'{"type":["x"]}', b'{"type":"response.failed"}', b"[" * 3000, b'{"a":' * 3000, b"null", b"1", b'"x"', b"{}",
+]  # fmt: skip
+
+
+@given(
+    pieces=st.lists(st.sampled_from(WORDS) | st.binary(max_size=20), max_size=12),
+    protocol=st.sampled_from(["chat", "responses"]),
+)
+def test_no_bytes_raise_and_every_body_ends_in_a_finish_or_a_failure(pieces: list[bytes], protocol: str) -> None:
+    events, failure = read(pieces, protocol)
+    assert failure is not None or isinstance(events[-1], Finish | Usage | Refusal | str | CallReady)
+    assert failure is not None or any(isinstance(event, Finish) for event in events)
+
+
+# -- chunks of Chat Completions
+
+
+def chunk(delta: Any = None, finish: Any = None, **more: Any) -> bytes:
+    choice: dict[str, Any] = {"index": 0, "delta": {} if delta is None else delta, "finish_reason": finish}
+    data: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "choices": [choice], **more}
+    return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def test_one_chunk_is_one_piece_of_text() -> None:
+    texts = ["Good", " ", "morn", 'ing "all"', "\n", "\\", "日本", "."]
+    events, _ = read([b"".join(chunk({"content": text}) for text in texts) + chunk(finish="stop") + DONE])
+    assert events == [*texts, Finish("stop", "stop")]
+
+
+@given(texts=st.lists(st.text(min_size=1, max_size=5), max_size=6), extra=st.text(max_size=3))
+def test_the_fast_way_reads_what_the_slow_way_reads(texts: list[str], extra: str) -> None:
+    chunks = [chunk({"content": text, "x": extra}, system_fingerprint=extra) for text in texts]
+    events, _ = read([*chunks, chunk(finish="stop"), DONE])
+    assert events == [*texts, Finish("stop", "stop")]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"a":"content","choices":[{"delta":{"content" : "Hi"}}]}',
+        b'{"content":"Hi","choices":[{"delta":{"content": "Hi"}}]}',
+        b'{"choices":[{"delta":{"content":"Hi","content":"Ho"}}]}',
+        b'{"choices":[{"delta":{"content":"H\\u0069"}}]}',
+    ],
+)
+def test_a_place_that_cannot_be_proved_is_not_learned(event: bytes) -> None:
+    assert TextTemplate.learn(event, "Hi") is None
+
+
+def test_text_behind_the_finish_reason_and_usage_in_any_place_are_taken() -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 5}}
+    told = Usage(input_tokens=7, output_tokens=2, cached_tokens=5)
+    behind, _ = read(
+        [
+            chunk({"content": "a"}, "stop"),
+            chunk({"content": "b"}),
+            b'data: {"choices":[],"usage":%b}\n\n' % json.dumps(usage).encode(),
+            DONE,
+        ]
+    )
+    assert behind == ["a", Finish("stop", "stop"), "b", told]
+    inside, _ = read(
+        [chunk({"content": "a"}, "stop", usage=usage), b'data: {"usage":%b}\n\n' % json.dumps(usage).encode()]
+    )
+    assert inside == ["a", told, Finish("stop", "stop")]
+
+
+@pytest.mark.parametrize(
+    "usage", [None, 3, [], {"prompt_tokens": "many"}, {"prompt_tokens": None, "completion_tokens": -1}]
+)
+def test_an_odd_usage_fails_no_answer(usage: Any) -> None:
+    events, failure = read([chunk({"content": "Hi"}, "stop", usage=usage), DONE])
+    assert failure is None
+    assert events == ["Hi", Finish("stop", "stop")]
+
+
+def test_a_refusal_is_spoken_as_one() -> None:
+    events, _ = read(
+        [chunk({"content": None, "refusal": "I can"}), chunk({"refusal": "not."}), chunk(finish="stop"), DONE]
+    )
+    assert events == [Refusal("I can"), Refusal("not."), Finish("stop", "stop")]
+
+
+def test_thinking_in_the_text_is_not_spoken() -> None:
+    reader = BodyReader(ChatTranslator("p", think=ThinkFilter()))
+    for text in ["<th", "ink>", "greet", "</thi", "nk>\n\n", "Hello", " <", "3"]:
+        reader.feed(chunk({"content": text}))
+    reader.feed(chunk(finish="stop"))
+    assert spoken(reader.translator.events) == "Hello <3"
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY", "content_filter: RECITATION"])
+def test_a_content_filter_fails_and_runs_no_call(reason: str) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "w", "arguments": "{}"}}
+    events, failure = read([chunk({"content": "First"}), chunk({"tool_calls": [call]}), chunk(finish=reason), DONE])
+    assert events == ["First"]
+    assert failure is not None
+    assert (failure.kind, failure.retryable) == ("content_filter", False)
+
+
+def test_the_token_limit_runs_no_call_that_may_be_cut() -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "w", "arguments": '{"a":1}'}}
+    events, _ = read([chunk({"tool_calls": [call]}), chunk(finish="length"), DONE])
+    assert events == [Finish("length", "length")]
+
+
+def test_calls_come_out_with_the_finish_reason_and_not_later() -> None:
+    reader = BodyReader(translator("chat"))
+    reader.feed(chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "w", "arguments": ""}}]}))
+    reader.feed(chunk(finish="tool_calls"))
+    assert reader.translator.events[1:] == [CallReady("c", "w", "{}"), Finish("tool_calls", "tool_calls")]
+    assert reader.translator.finishing
+    assert not reader.translator.done
+
+
+def test_an_end_mark_without_a_finish_reason_is_an_end() -> None:
+    events, failure = read([chunk({"content": "Hi"}), DONE])
+    assert (events, failure) == (["Hi", Finish("stop")], None)
+
+
+def test_the_old_function_call_member_is_a_call() -> None:
+    deltas = [{"function_call": {"name": "w", "arguments": '{"a"'}}, {"function_call": {"arguments": ":1}"}}]
+    events, _ = read([*(chunk(delta) for delta in deltas), chunk(finish="function_call"), DONE])
+    assert events == [CallReady("made-up", "w", '{"a":1}'), Finish("tool_calls", "function_call")]
+
+
+def test_only_the_first_choice_is_spoken() -> None:
+    other = json.dumps(
+        {"choices": [{"index": 1, "delta": {"content": "No"}}, {"index": 0, "delta": {"content": "Yes"}}]}
+    )
+    events, _ = read([b"data: %b\n\n" % other.encode(), chunk(finish="stop")])
+    assert events == ["Yes", Finish("stop", "stop")]
+
+
+def test_a_damaged_chunk_fails_behind_what_came_before_it() -> None:
+    events, failure = read([chunk({"content": "Hi"}) + b'data: {"choices":[{"del\n\n' + chunk({"content": "no"})])
+    assert events == ["Hi"]
+    assert failure is not None
+    assert (failure.kind, failure.retryable) == ("protocol", True)
+
+
+# -- bodies that are no event stream
+
+
+def test_a_whole_completion_is_an_answer() -> None:
+    message = {
+        "role": "assistant",
+        "content": "Hello.",
+        "tool_calls": [{"id": "c", "function": {"name": "w", "arguments": "{}"}}],
+    }
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 1}}
+    events, failure = read([b"\n", json.dumps(body, indent=1).encode()])
+    assert failure is None
+    assert events == ["Hello.", CallReady("c", "w", "{}"), Usage(input_tokens=1), Finish("tool_calls", "tool_calls")]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<html><body>Welcome</body></html>", "protocol"),
+        (b'{"hello": 1}', "protocol"),
+        (b"{broken", "protocol"),
+        (b'{"error":{"message":"no","code":"invalid_api_key"}}', "auth"),
+        (b'[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"no"}}]', "rate_limit"),
+        (b"", "truncated"),
+        (b"no healthy upstream", "truncated"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+def test_what_is_no_answer_is_a_clear_failure(body: bytes, kind: str, protocol: str) -> None:
+    events, failure = read([body], protocol)
+    assert events == []
+    assert failure is not None
+    assert failure.kind == kind
