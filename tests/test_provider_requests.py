@@ -232,7 +232,7 @@ def test_a_long_call_is_encoded_once() -> None:
     kept = builder("openai_chat")
     kept.build(Request(items=items))
     encoder = kept._encoder
-    before = encoder._bytes
+    before = bytes(encoder._bytes)
     kept.build(Request(items=[*items, Message("assistant", "x"), Message("user", "y")]))
     assert encoder._bytes.startswith(before)
     assert len(encoder._items) == len(items) + 1

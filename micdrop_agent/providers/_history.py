@@ -140,10 +140,11 @@ class HistoryEncoder:
     def _forget(self) -> None:
         self._items: list[Item] = []
         self._kept = State(WireIds(self._dialect.id_form))
-        self._bytes = b""
+        self._bytes = bytearray()
+        """The closed part. It grows in place, and is copied once per request, into the body."""
 
-    def encode(self, items: Sequence[Item], continue_from: str | None = None) -> tuple[bytes, bool]:
-        """The messages, without the brackets, and whether there is more than system notes."""
+    def encode(self, items: Sequence[Item], continue_from: str | None = None) -> tuple[list[bytes | bytearray], bool]:
+        """The messages in pieces to be joined, without brackets, and whether there is more than system notes."""
         if len(items) < len(self._items) or not all(map(operator.is_, self._items, items)):
             self._forget()
         done = len(self._items)
@@ -154,15 +155,18 @@ class HistoryEncoder:
         for entry in rest.entries[rest.closed_entries :]:
             self._dialect.add(state, entry)
         self._dialect.finish(state, continue_from)
-        parts = [part for part in (self._dialect.start(state), self._bytes) if part]
-        return b",".join(parts + state.parts), state.spoken
+        start = self._dialect.start(state)
+        pieces = [piece for piece in (start, self._bytes, b",".join(state.parts)) if piece]
+        return [part for piece in pieces for part in (b",", piece)][1:], state.spoken
 
     def _keep(self, items: Sequence[Item], entries: list[Entry]) -> None:
         for entry in entries:
             self._dialect.add(self._kept, entry)
         self._items += items
         if self._kept.parts:
-            self._bytes = b",".join([self._bytes, *self._kept.parts] if self._bytes else self._kept.parts)
+            if self._bytes:
+                self._bytes += b","
+            self._bytes += b",".join(self._kept.parts)
             self._kept.parts.clear()
 
 

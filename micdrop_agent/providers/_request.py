@@ -99,8 +99,8 @@ class BodyBuilder:
         # The first message of a call is a greeting: nothing was asked yet that a tool could answer.
         tools = request.tools if spoken and "tools" not in self.settings else ()
         if not tools:
-            return b"%b%b],%b" % (self._head, history, self._tail_without_tools)
-        return b'%b%b],"tools":[%b],%b' % (self._head, history, self._encoded(tools), self._tail)
+            return b"".join((self._head, *history, b"],", self._tail_without_tools))
+        return b"".join((self._head, *history, b'],"tools":[', self._encoded(tools), b"],", self._tail))
 
     def _encoded(self, tools: Sequence[Tool]) -> bytes:
         form = self.tools
