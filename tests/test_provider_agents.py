@@ -189,7 +189,7 @@ def test_a_cut_in_the_answer_fails_behind_its_words(backend: Backend, name: Any)
     text, result, _ = ask(backend, [fault(name)])
     assert text == "Hello "
     assert result.error.kind in {"truncated", "connection", "server"}
-    assert (result.error.text_sent, result.error.provider) == (True, "chat")
+    assert (result.error.text_sent, result.error.retryable, result.error.provider) == (True, False, "chat")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -107,8 +107,8 @@ class CallAssembler:
         return self._take_whole(len(self._calls) - 1) if len(self._calls) > before else []
 
     def take_whole(self) -> list[CallReady]:
-        """A finish reason has come: what is whole can run, what is not may still get its last fragment."""
-        return self._take_whole(len(self._calls))
+        """A finish reason has come: what can be read can run, the rest may still get a last fragment."""
+        return self._take_whole(len(self._calls), nothing_follows=True)
 
     def finish(self, *, cut: bool = False) -> list[CallReady]:
         """The calls that have not come out yet; none if the response may have been cut in them."""
@@ -116,11 +116,12 @@ class CallAssembler:
         self._ready = len(self._calls)
         return [_ready(call) for call in calls if call.name]
 
-    def _take_whole(self, end: int) -> list[CallReady]:
+    def _take_whole(self, end: int, *, nothing_follows: bool = False) -> list[CallReady]:
         out: list[CallReady] = []
         while self._ready < end:
             call = self._calls[self._ready]
-            if not call.name or not call.whole:
+            empty = nothing_follows and normal_arguments(call.arguments).strip() == "{}"
+            if not call.name or not (empty or call.whole):
                 break
             out.append(_ready(call))
             self._ready += 1

@@ -129,9 +129,12 @@ class HttpStream:
             if events or not self._ended:
                 translator.events = []
                 return events
-        if translator.failure is not None:
-            raise translator.failure
-        return None
+        if translator.failure is None:
+            return None
+        if translator.said:
+            # Whatever failed, the words are out: asking again would say them twice.
+            translator.failure.retryable = False
+        raise translator.failure
 
     async def _read(self) -> None:
         try:

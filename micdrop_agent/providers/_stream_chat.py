@@ -124,7 +124,7 @@ class ChatTranslator(Translator):
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
             self.events.append(Refusal(refusal))
-            self._spoke = True
+            self._spoke = self.said = True
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")
         if is_dict(legacy):
@@ -139,6 +139,7 @@ class ChatTranslator(Translator):
             text = self._think.feed(text)
         if text:
             self.events.append(text)
+            self.said = True
 
     def _take(self, calls: list[Any]) -> None:
         self.events += calls

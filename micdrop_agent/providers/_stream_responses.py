@@ -15,7 +15,7 @@ from micdrop_agent.providers._assemble import new_call_id
 from micdrop_agent.providers._function_calls import FunctionCalls
 from micdrop_agent.providers._json import as_dict, as_list, is_list
 from micdrop_agent.providers._translate import Translator, finish_reason, parse_usage
-from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal
+from micdrop_agent.providers.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class ResponsesTranslator(Translator):
         new_id: Makes an id for a call that has none.
     """
 
-    __slots__ = ("_calls", "_commentary", "_message", "_parts", "_spoke")
+    __slots__ = ("_calls", "_commentary", "_message", "_open_text", "_parts")
 
     def __init__(self, provider: str, secret: str | None = None, new_id: Callable[[], str] = new_call_id) -> None:
         super().__init__(provider, secret)
@@ -44,7 +44,8 @@ class ResponsesTranslator(Translator):
         self._commentary: set[int] = set()
         self._parts: dict[tuple[int, int], bool] = {}
         """Content parts that were spoken, and whether each is closed."""
-        self._spoke = False
+        self._open_text = False
+        """Text was said whose end was not told yet."""
 
     def _data(self, event: bytes) -> None:
         if event == b"[DONE]":
@@ -105,6 +106,10 @@ class ResponsesTranslator(Translator):
         index = _index(value, "output_index")
         part = (index, _index(value, "content_index"))
         self._say_part(part, value.get("refusal" if refusal else "text"), refusal=refusal)
+        if self._open_text:
+            # It is stored now: a barge-in while a call is still being written leaves it whole.
+            self._open_text = False
+            self.events.append(TEXT_DONE)
 
     def _say_part(self, part: tuple[int, int], text: object, *, refusal: bool) -> None:
         """A part is complete: say it, unless its deltas did."""
@@ -116,7 +121,7 @@ class ResponsesTranslator(Translator):
 
     def _say(self, text: str, *, refusal: bool) -> None:
         self.events.append(Refusal(text) if refusal else text)
-        self._spoke = True
+        self.said = self._open_text = True
 
     # Items
 
@@ -169,13 +174,13 @@ class ResponsesTranslator(Translator):
     def _complete(self, response: dict[str, Any], raw: str) -> None:
         # What was not streamed is in the summary. Numbers may differ between the two (servers leave
         # reasoning out of one of them), so calls are found by id, and text that was spoken is left alone.
-        if not self._spoke:
+        if not self.said:
             self._message = None
         for index, value in enumerate(as_list(response.get("output"))):
             item = as_dict(value)
             if item.get("type") == "function_call":
                 self.events += self._calls.from_summary(index, item)
-            elif not self._spoke:
+            elif not self.said:
                 self._item(index, item)
         self.events += self._calls.take_whole()
         self._finish(response, raw)
@@ -183,7 +188,7 @@ class ResponsesTranslator(Translator):
     def _incomplete(self, value: dict[str, Any]) -> None:
         response = as_dict(value.get("response"))
         raw = _word(as_dict(response.get("incomplete_details")).get("reason")) or "incomplete"
-        if not self._spoke:
+        if not self.said:
             for index, item in enumerate(as_list(response.get("output"))):
                 if as_dict(item).get("type") == "message":
                     self._item(index, as_dict(item))

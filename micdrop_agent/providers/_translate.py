@@ -31,10 +31,11 @@ class Translator(ABC):
         events: What has come out and was not taken yet.
         failure: The error that ended the response, to be raised behind ``events``.
         done: The end mark has come; whatever follows is of no interest.
+        said: Some text has come out: a retry would say it twice.
         finishing: The model has finished; only usage and the end mark may still follow.
     """
 
-    __slots__ = ("_provider", "_secret", "done", "events", "failure", "finishing")
+    __slots__ = ("_provider", "_secret", "done", "events", "failure", "finishing", "said")
 
     def __init__(self, provider: str, secret: str | None = None) -> None:
         self._provider = provider
@@ -42,6 +43,7 @@ class Translator(ABC):
         self.events: list[ProviderEvent] = []
         self.failure: ProviderError | None = None
         self.done = False
+        self.said = False
         self.finishing = False
 
     def feed(self, event: SseEvent) -> None:
