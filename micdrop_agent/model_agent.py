@@ -169,7 +169,8 @@ class ModelAgent(Agent):
             raise ProviderError(
                 f"{self._provider.name} completed its response without saying anything "
                 f"(finish reason {response.finish or 'unknown'})",
-                kind="empty",
+                # All tokens went into thinking: the same request would spend them the same way.
+                kind="truncated" if response.finish == "length" else "empty",
                 provider=self._provider.name,
                 retryable=False,
             )
