@@ -164,16 +164,20 @@ class Step:
         self._complete(response)
 
     async def _timed(self, request: Request, response: Response) -> None:
+        facts, number = self.turn.facts, self.turn.facts.requests
         with self._clock:
-            facts = self.turn.facts
-            facts.note("request", provider=self.provider.name, model=getattr(self.agent, "model", None))
-            stream = await self.provider.open(request)
-            facts.note("headers")
+            model = getattr(self.agent, "model", None)
+            facts.note("request", number=number, agent=self.turn.label, provider=self.provider.name, model=model)
             try:
-                await self._read(stream, response)
+                stream = await self.provider.open(request)
+                facts.note("headers", number=number)
+                try:
+                    await self._read(stream, response)
+                finally:
+                    with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                        await stream.aclose()
             finally:
-                with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                    await stream.aclose()
+                facts.note("response", number=number, finish=response.finish)
         if self._clock.cancelled_caught and response.finish is None:
             raise ProviderError(
                 f"{self.provider.name} sent nothing useful in time ({response.late})",

@@ -166,6 +166,7 @@ class Supervision:
             self._switched(self.last, slot, self.last_error)
             self.last_error = None
         turn = self.turn.child(slot.agent, self.race, anyio.CancelScope())
+        turn.label = slot.key
         turn.continue_from = self._partial()
         turn.patient = not any(self.health.state(other.key) == "closed" for other in self.order)
         limit = math.inf if agent.first_chunk_timeout is None else now + agent.first_chunk_timeout

@@ -87,7 +87,7 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
     if turn.fenced:
         return
     name = call.item.tool_name
-    turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id)
+    turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id, agent=turn.label)
     run = _Run(turn, call, next((tool for tool in turn.tools if tool.name == name), None))
     try:
         await run.execute()

@@ -28,6 +28,8 @@ class Conversation(Sequence[Item]):
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items: list[Item] = list(items)
         self._may_replace: Callable[[], None] | None = None
+        self._journal: Callable[[int, int, tuple[Item, ...]], None] | None = None
+        """Told of every change, in order: at which place, how many items went, which came."""
         self.version = 0
         """Counts the changes; lets a provider keep what it made of an unchanged history."""
 
@@ -74,8 +76,8 @@ class Conversation(Sequence[Item]):
                 raise TypeError(f"a conversation holds messages and tool calls, not {item!r}")
         if self._may_replace is not None:
             self._may_replace()
-        self._items = new
-        self.version += 1
+        gone, self._items = len(self._items), new
+        self._changed(0, gone, *new)
 
     def index_of(self, item: Item) -> int | None:
         """Where ``item`` itself (not an equal one) stands; ``None`` if it does not."""
@@ -89,17 +91,23 @@ class Conversation(Sequence[Item]):
 
     def _insert(self, index: int, item: Item) -> None:
         self._items.insert(index, item)
-        self.version += 1
+        self._changed(index, 0, item)
 
     def _append(self, item: Item) -> int:
         self._items.append(item)
-        self.version += 1
-        return len(self._items) - 1
+        index = len(self._items) - 1
+        self._changed(index, 0, item)
+        return index
 
     def _put(self, index: int, item: Item) -> None:
         self._items[index] = item
-        self.version += 1
+        self._changed(index, 1, item)
 
     def _delete(self, index: int) -> None:
         del self._items[index]
+        self._changed(index, 1)
+
+    def _changed(self, index: int, gone: int, *come: Item) -> None:
         self.version += 1
+        if self._journal is not None:
+            self._journal(index, gone, come)

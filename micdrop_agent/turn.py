@@ -115,6 +115,7 @@ class Turn:
             to go on from there. ``None`` in a normal turn.
         patient: Whether waiting before a retry is worth it; ``False`` when another agent
             could answer at once.
+        label: Name of the responder in the trace.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Turn:
         self.ran_tool = False
         self._on_success: Callable[[], None] | None = None
         self.patient = True
+        self.label = responder._label()
         if parent is None:
             self.agent: Agent = responder
             self.facts = Facts(answer._started_at)
@@ -331,7 +333,7 @@ class Turn:
             return
         if self.facts.first_chunk_at is None:
             now = self.facts.first_chunk_at = anyio.current_time()
-            self.facts.note("first_chunk", now, agent=self.responder._label())
+            self.facts.note("first_chunk", now, agent=self.label)
         self.ledger.say(text, aside=self._aside)
         self._answer._push(text)
 
