@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -83,6 +84,8 @@ class Answer(ObjectReceiveStream[str]):
         self._error: Exception | None = None
         self._started_at = anyio.current_time()
         self._waiting = 0
+        self._waiters = 0
+        self._counted = 0
         self._suspect = False
         self._read = False
         self._drained = False
@@ -116,18 +119,22 @@ class Answer(ObjectReceiveStream[str]):
     async def wait(self) -> AnswerResult:
         """Wait until the generation has ended and return its result; raises nothing of it.
 
-        A host that takes the text from here, without iterating, counts as its reader.
+        A host that takes the text from here, without iterating, counts as its reader: all of
+        it counts as received. Whoever iterates later still gets every chunk.
         """
+        self._waiters += 1
+        self._moved()
+        try:
+            if self._result is None:
+                if self._ended is None:
+                    self._ended = anyio.Event()
+                await self._ended.wait()
+            else:
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self._waiters -= 1
         if not self._read:
-            self._take_all()
-        if self._result is None:
-            if self._ended is None:
-                self._ended = anyio.Event()
-            await self._ended.wait()
-        else:
-            await anyio.lowlevel.checkpoint()
-        if not self._read:
-            self._take_all()
+            self._count_all()
         return self.result
 
     def cancel(self, heard: int | str | None = None) -> None:
@@ -203,13 +210,18 @@ class Answer(ObjectReceiveStream[str]):
 
     def _take(self) -> str:
         chunk = self._pending.popleft()
-        self._ledger.took(chunk)
+        if self._counted:
+            self._counted -= 1
+        else:
+            self._ledger.took(chunk)
         self._moved()
         return chunk
 
-    def _take_all(self) -> None:
-        while self._pending:
-            self._take()
+    def _count_all(self) -> None:
+        """What is pending counts as received (by ``wait()``), and stays there to be read."""
+        for chunk in islice(self._pending, self._counted, None):
+            self._ledger.took(chunk)
+        self._counted = len(self._pending)
         self._moved()
 
     def _moved(self) -> None:
@@ -236,7 +248,10 @@ class Answer(ObjectReceiveStream[str]):
         self._outbox.send_nowait(chunk)
 
     async def _wait_for_room(self, buffer_size: int) -> None:
-        while len(self._pending) > buffer_size and not (self._cut or self._turn.fenced):
+        while len(self._pending) - self._counted > buffer_size and not (self._cut or self._turn.fenced):
+            if self._waiters and not self._read:
+                self._count_all()  # nobody iterates: wait() takes the text as a whole
+                return
             if self._room is None:
                 self._room = anyio.Event()
             await self._room.wait()
@@ -266,6 +281,7 @@ class Answer(ObjectReceiveStream[str]):
             self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", text=ledger.text[:upto])
         self._pending.clear()
+        self._counted = 0
         self._scope.cancel()
         self._agent._hub.emit(*events)
         self._agent._was_cancelled(self, running=running)
@@ -292,6 +308,9 @@ class Answer(ObjectReceiveStream[str]):
         events += ledger.close_calls('{"error":"no result"}')
         ended = self._end_as(status, text=ledger.text, error=error)
         self._outbox.close()
+        # What is left is read from _pending. An answer nobody reads ends as garbage in a cycle, where
+        # the stream may be finalized before the answer, and would warn that it was never closed.
+        self._inbox.close()
         if error is not None:
             self._agent._log_failure(error)
             events.append(AnswerFailed(error))
@@ -358,7 +377,7 @@ class Answer(ObjectReceiveStream[str]):
     async def _announce_end(self) -> None:
         """The end of the call is told once the farewell was handed over, to the last chunk."""
         with anyio.CancelScope() as self._linger:
-            while not self._drained and (self._pending or self._read or self._waiting):
+            while not self._drained and (len(self._pending) > self._counted or self._read or self._waiting):
                 self._progress = anyio.Event()
                 with anyio.move_on_after(IDLE_READER) as idle:
                     await self._progress.wait()
