@@ -224,6 +224,20 @@ def test_calls_come_out_with_the_finish_reason_and_not_later() -> None:
     assert not reader.translator.done
 
 
+def test_words_behind_a_call_make_it_whole() -> None:
+    def call(arguments: str) -> bytes:
+        return chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "w", "arguments": arguments}}]})
+
+    for arguments in ("{}", '{"a":1}'):
+        events, _ = read(
+            [chunk({"content": "a"}), call(arguments), chunk({"content": "b"}), chunk(finish="stop"), DONE]
+        )
+        assert events == ["a", CallReady("c", "w", arguments), "b", Finish("stop", "stop")]
+    # Without arguments they may still come: the tool does not run with made-up ones.
+    events, _ = read([call(""), chunk({"content": "b"}), call('{"a":1}'), chunk(finish="stop"), DONE])
+    assert events == ["b", CallReady("c", "w", '{"a":1}'), Finish("stop", "stop")]
+
+
 def test_an_end_mark_without_a_finish_reason_is_an_end() -> None:
     events, failure = read([chunk({"content": "Hi"}), DONE])
     assert (events, failure) == (["Hi", Finish("stop")], None)

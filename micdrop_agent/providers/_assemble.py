@@ -12,8 +12,8 @@ Invariants, pinned in tests/test_provider_assemble.py:
 1. However a call is cut and calls are interleaved, the same calls come out, in the order in which
    they were opened.
 2. A call comes out once. Ids are never empty, and differ within a response.
-3. A call is known whole before the end only if its arguments are a complete object and a later call
-   or a finish reason has come; one that might be cut (``finish(cut=True)``) never comes out.
+3. A call is known whole before the end only if its arguments are a complete object and a later call,
+   text or a finish reason has come; one that might be cut (``finish(cut=True)``) never comes out.
 """
 
 from __future__ import annotations
@@ -106,9 +106,13 @@ class CallAssembler:
         # A later call has begun: the ones before it are mostly whole, but fragments may interleave.
         return self._take_whole(len(self._calls) - 1) if len(self._calls) > before else []
 
-    def take_whole(self) -> list[CallReady]:
-        """A finish reason has come: what can be read can run, the rest may still get a last fragment."""
-        return self._take_whole(len(self._calls), nothing_follows=True)
+    def take_whole(self, *, at_end: bool) -> list[CallReady]:
+        """What can be read can run: the model says something else, or has told why it finished.
+
+        Without arguments at all, a call is only taken ``at_end``: they may still come, and a tool
+        that runs with made-up arguments is worse than one that runs late.
+        """
+        return self._take_whole(len(self._calls), empty=("", "null", "{}") if at_end else ("{}",))
 
     def finish(self, *, cut: bool = False) -> list[CallReady]:
         """The calls that have not come out yet; none if the response may have been cut in them."""
@@ -116,12 +120,11 @@ class CallAssembler:
         self._ready = len(self._calls)
         return [_ready(call) for call in calls if call.name]
 
-    def _take_whole(self, end: int, *, nothing_follows: bool = False) -> list[CallReady]:
+    def _take_whole(self, end: int, *, empty: tuple[str, ...] = ()) -> list[CallReady]:
         out: list[CallReady] = []
         while self._ready < end:
             call = self._calls[self._ready]
-            empty = nothing_follows and normal_arguments(call.arguments).strip() == "{}"
-            if not call.name or not (empty or call.whole):
+            if not call.name or not (call.whole or call.arguments.strip() in empty):
                 break
             out.append(_ready(call))
             self._ready += 1

@@ -36,7 +36,17 @@ class ChatTranslator(Translator):
         new_id: Makes an id for a tool call that has none.
     """
 
-    __slots__ = ("_calls", "_raw_reason", "_reason", "_spoke", "_template", "_think", "_usage", "_usage_out")
+    __slots__ = (
+        "_calling",
+        "_calls",
+        "_raw_reason",
+        "_reason",
+        "_spoke",
+        "_template",
+        "_think",
+        "_usage",
+        "_usage_out",
+    )
 
     def __init__(
         self,
@@ -55,6 +65,8 @@ class ChatTranslator(Translator):
         self._usage: Usage | None = None
         self._usage_out = False
         self._spoke = False
+        self._calling = False
+        """A tool call has begun."""
 
     def _data(self, event: bytes) -> None:
         if self._template is not None:
@@ -131,6 +143,7 @@ class ChatTranslator(Translator):
             calls = [{"index": 0, "function": legacy}]
         if calls:
             self.events.append(PROGRESS)
+            self._calling = True
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
     def _say(self, text: str) -> None:
@@ -138,6 +151,9 @@ class ChatTranslator(Translator):
         if self._think is not None:
             text = self._think.feed(text)
         if text:
+            if self._calling and not text.isspace():
+                # Words behind a call: it is whole, and may have ended the turn.
+                self._take(self._calls.take_whole(at_end=False))
             self.events.append(text)
             self.said = True
 
@@ -160,7 +176,7 @@ class ChatTranslator(Translator):
             self.events.append(rest)
         # At the token limit the last call may have been cut: running it would be a guess.
         if self._reason != "length":
-            self._take(self._calls.take_whole())
+            self._take(self._calls.take_whole(at_end=True))
         self._tell_usage()
         if not self.finishing:
             self.finishing = True
