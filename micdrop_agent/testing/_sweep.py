@@ -1,0 +1,249 @@
+"""Cancels a scenario at every scheduling step, and checks every invariant after each run.
+
+    cancel_everywhere(scenario)
+      run 0        count the steps
+      run k = 1…n  inject at step k, run to the end, check_invariants(trace)
+
+A scenario is an async function of a ``Probe``. It opens an agent, calls ``probe.watch(agent)``, and uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from micdrop_agent.testing._invariants import InvariantError, Probe, Trace, check_invariants
+from micdrop_agent.testing._virtual import BACKENDS, count_steps, run_virtual
+
+if TYPE_CHECKING:
+    from micdrop_agent.agent import Agent
+    from micdrop_agent.testing._virtual import Backend
+
+Scenario: TypeAlias = Callable[[Probe], Awaitable[None]]
+
+
+@attrs.define(eq=False)
+class _Run:
+    """One run of a scenario with one injection."""
+
+    probe: Probe = attrs.Factory(Probe)
+    scope: anyio.CancelScope | None = None
+    task: asyncio.Task[Any] | None = None
+    again: bool = False
+
+
+def _open_agent(run: _Run) -> Agent | None:
+    """The agent, while it is open: a closed one refuses some of this, by rule."""
+    agent = run.probe.trace.agent
+    return agent if agent is not None and agent._state == "open" else None  # noqa: SLF001  # it has no public name
+
+
+def _cancel(run: _Run) -> None:
+    if run.probe.trace.agent is not None:
+        run.probe.trace.agent.cancel()
+
+
+def _heard(run: _Run) -> None:
+    agent, current = _open_agent(run), run.probe.current
+    if agent is not None and current is not None:
+        agent.cancel(heard=len("".join(current.received)) // 2)
+
+
+def _answer(run: _Run) -> None:
+    agent = _open_agent(run)
+    if agent is not None:
+        agent.answer()
+
+
+def _spawn(work: Callable[[], Awaitable[None]]) -> None:
+    """Run ``work`` in a task of its own, from outside any task."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        trio.lowlevel.spawn_system_task(work)
+    else:
+        _TASKS.add(task := loop.create_task(_ended(work)))
+        task.add_done_callback(_TASKS.discard)
+
+
+async def _ended(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+_TASKS: set[asyncio.Task[None]] = set()
+
+
+def _aclose(run: _Run) -> None:
+    if run.probe.trace.agent is not None:
+        _spawn(run.probe.trace.agent.aclose)
+
+
+def _close(run: _Run) -> None:
+    if run.probe.current is not None:
+        _spawn(run.probe.current.answer.aclose)
+
+
+def _host_scope(run: _Run) -> None:
+    if run.scope is not None:
+        run.scope.cancel()
+
+
+def _host_task(run: _Run) -> None:
+    if run.task is not None:
+        run.task.cancel()
+
+
+def _host_task_twice(run: _Run) -> None:
+    _host_task(run)
+    run.again = True
+
+
+def _stop_reading(run: _Run) -> None:
+    run.probe.stop_reading = True
+
+
+INJECTIONS: Final[dict[str, Callable[[_Run], None]]] = {
+    "cancel": _cancel,
+    "cancel(heard)": _heard,
+    "answer": _answer,
+    "aclose": _aclose,
+    "close answer": _close,
+    "host scope": _host_scope,
+    "task.cancel": _host_task,
+    "task.cancel twice": _host_task_twice,
+    "stop reading": _stop_reading,
+}
+"""What can be injected, by name."""
+
+NATIVE: Final = frozenset({"task.cancel", "task.cancel twice"})
+"""Injections that only asyncio has."""
+
+
+@attrs.frozen
+class SweepReport:
+    """What a sweep covered."""
+
+    points: int
+    """Runs with an injection."""
+
+    steps: dict[str, int]
+    """Scheduling steps of the undisturbed run, per event loop."""
+
+
+async def _play(scenario: Scenario, run: _Run) -> None:
+    """Run ``scenario`` as a host would, in a scope of its own, and take down what is left."""
+    trace = run.probe.trace
+    before = len(anyio.get_running_tasks())
+    native = asyncio.current_task() if _on_asyncio() else None
+    run.task = native
+    try:
+        with anyio.CancelScope() as run.scope:
+            try:
+                await scenario(run.probe)
+            except Exception as error:  # noqa: BLE001  # it is judged by the invariants
+                trace.error = error
+            # A cancellation that came with the scenario's last step is delivered here.
+            await anyio.lowlevel.checkpoint()
+    except asyncio.CancelledError:
+        if native is None:
+            raise
+        while native.cancelling():
+            native.uncancel()
+    run.task = run.scope = None
+    for _ in range(30):
+        await anyio.lowlevel.checkpoint()
+    trace.tasks_left = len(anyio.get_running_tasks()) - before
+    if trace.agent is not None:
+        trace.final = list(trace.agent.conversation)
+
+
+def _on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def run_scenario(
+    scenario: Scenario, backend: Backend, *, inject: str | None = None, step: int = 0, **options: Any
+) -> Trace:
+    """Run ``scenario`` once, with ``inject`` at scheduling step ``step``, and check every invariant.
+
+    Args:
+        scenario: An async function of a ``Probe``.
+        backend: Where to run it.
+        inject: A name of ``INJECTIONS``; ``None`` for an undisturbed run.
+        step: The step after which it happens.
+        **options: As for ``run_virtual``.
+
+    Raises:
+        InvariantError: An invariant does not hold; the message names it, the injection and the step.
+    """
+    run = _Run()
+
+    def on_step(number: int) -> None:
+        if run.scope is None:
+            return  # before the scenario or after it
+        if inject is not None and number == step:
+            INJECTIONS[inject](run)
+        elif run.again and number > step:
+            run.again = False
+            _host_task(run)
+        run.probe.at_step()
+
+    run_virtual(backend, _play, scenario, run, on_step=on_step, **options)
+    try:
+        check_invariants(run.probe.trace)
+    except InvariantError as error:
+        raise error.at(backend, inject or "nothing", step) from None
+    return run.probe.trace
+
+
+def cancel_everywhere(
+    scenario: Scenario,
+    *,
+    inject: str | Iterable[str] = "cancel",
+    backends: Iterable[Backend] = BACKENDS,
+    every: int = 1,
+) -> SweepReport:
+    """Run ``scenario`` once per scheduling step and event loop, with an injection there.
+
+    Args:
+        scenario: An async function of a ``Probe``.
+        inject: One or more names of ``INJECTIONS``.
+        backends: Event loops to run on.
+        every: Take only each ``every``-th step, for long scenarios.
+
+    Raises:
+        InvariantError: An invariant does not hold; the message names it, the injection and the step.
+    """
+    points = 0
+    steps: dict[str, int] = {}
+    for backend in backends:
+        run_scenario(scenario, backend)
+        steps[backend] = count_steps(backend, _play, scenario, _Run())
+        for name in [inject] if isinstance(inject, str) else inject:
+            if name in NATIVE and backend == "trio":
+                continue
+            for step in range(1, steps[backend] + 1, every):
+                run_scenario(scenario, backend, inject=name, step=step)
+                points += 1
+    return SweepReport(points, steps)
+
+
+async def read(probe: Probe, answer: Any) -> None:
+    """Read ``answer`` to its end, or until ``"stop reading"`` is injected; its failure is not the reader's."""
+    try:
+        async for _ in answer:
+            if probe.stop_reading:
+                return
+    except Exception:  # noqa: BLE001, S110  # the trace has it as AnswerFailed
+        pass
