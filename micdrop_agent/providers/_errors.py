@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -246,6 +245,8 @@ def _number(value: str | None) -> float | None:
 def _date(value: str | None) -> datetime | None:
     if not value:
         return None
+    from email.utils import parsedate_to_datetime  # a rare need, and 5 ms of import
+
     try:
         date = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):

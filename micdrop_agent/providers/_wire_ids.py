@@ -6,7 +6,6 @@ nine letters and digits. The stored ids stay as they are; the mapping is the sam
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import ChainMap
 from typing import TYPE_CHECKING, Final
@@ -25,7 +24,7 @@ def nine_alphanumerics(call_id: str) -> str:
     """The form that Mistral asks for; an id that has it stays."""
     if _NINE.fullmatch(call_id):
         return call_id
-    number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+    number = int.from_bytes(_digest(call_id)[:8])
     digits: list[str] = []
     for _ in range(9):
         number, digit = divmod(number, len(_ALPHABET))
@@ -37,7 +36,13 @@ def up_to_64(call_id: str) -> str:
     """OpenAI's limit of length; other providers sign their ids, and reach some hundred characters."""
     if len(call_id) <= _MAX_ID:
         return call_id or "call"
-    return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:32]
+    return "call_" + _digest(call_id)[:16].hex()
+
+
+def _digest(call_id: str) -> bytes:
+    import hashlib
+
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).digest()
 
 
 class WireIds:
