@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["chat"]
 
+KEPT_SHOWN: Final = 60
+"""Characters that are shown of an answer that was cut; the conversation has all of it."""
+
 SAVE_TIMEOUT: Final = 5.0
 """Seconds that saving may hold up the end of a chat that was interrupted."""
 
@@ -175,6 +178,9 @@ class Session:
 
 def _kept(answer: Answer) -> str:
     """What the conversation remembers of an answer that was cut."""
-    if not answer.text:
+    text = one_line(answer.text)
+    if not text:
         return "interrupted; nothing was kept"
-    return f'interrupted; kept: "{one_line(answer.text)}"'
+    if len(text) > KEPT_SHOWN:
+        text = f"… {text[-KEPT_SHOWN:]}"  # where it was cut is what matters
+    return f'interrupted; kept: "{text}"'
