@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
 
+from micdrop_agent._budget import TokenBudget, check_counter
 from micdrop_agent._step import Step
 from micdrop_agent.agent import Agent
 from micdrop_agent.errors import MaxStepsError, ProviderError
@@ -67,6 +68,11 @@ class ModelAgent(Agent):
         timeouts: How long the provider may take; ``Timeouts()`` if left out.
         max_steps: Requests of one answer that may end in tool calls; then comes one last
             request without tools. At least 1.
+        max_context_tokens: Most tokens of the conversation in a request, its system prompt
+            included; the oldest turns are left out of the request, never of the conversation.
+            Declarations of tools and the answer itself come on top. ``None``: all is sent.
+        count_tokens: Tokens of a text, for ``max_context_tokens``; a cheap estimate (a token for
+            each 4 letters) if left out.
         options: The options of ``Agent``.
 
     Raises:
@@ -80,6 +86,8 @@ class ModelAgent(Agent):
         retry: Retry | None = None,
         timeouts: Timeouts | None = None,
         max_steps: int = 5,
+        max_context_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
@@ -87,11 +95,16 @@ class ModelAgent(Agent):
         if timeouts is not None and not isinstance(timeouts, Timeouts):
             raise TypeError(f"timeouts must be a Timeouts, not {timeouts!r}")
         check_count("max_steps", max_steps, least=1)
+        if max_context_tokens is not None:
+            check_count("max_context_tokens", max_context_tokens, least=1)
+        check_counter(count_tokens, limit=max_context_tokens)
         super().__init__(**options)
         self.retry = Retry() if retry is None else retry
         self.retry_is_default = retry is None
         self.timeouts = Timeouts() if timeouts is None else timeouts
         self.max_steps = max_steps
+        self.max_context_tokens = max_context_tokens
+        self._budget = None if max_context_tokens is None else TokenBudget(max_context_tokens, count_tokens)
         self._provider_made: Provider | None = None
 
     @abstractmethod
@@ -186,9 +199,9 @@ class ModelAgent(Agent):
             self.logger.warning("no farewell before the end of the call: %s", error)
 
     def _items(self, turn: Turn) -> Sequence[Item]:
-        """The conversation as this agent sends it: under its own system prompt."""
-        items = turn.conversation
-        if self._owner is None:
-            return items
-        rest = items[1:] if len(items) and items[0].role == "system" else list(items)
-        return [self._system, *rest]
+        """The conversation as this agent sends it: under its own system prompt, within its budget."""
+        items: Sequence[Item] = turn.conversation
+        if self._owner is not None:
+            rest = items[1:] if len(items) and items[0].role == "system" else items
+            items = [self._system, *rest]
+        return items if self._budget is None else self._budget.trim(items)

@@ -14,7 +14,7 @@ from micdrop_agent.providers._provider import HttpProvider
 from micdrop_agent.providers._request import check_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from typing_extensions import Unpack
 
@@ -33,6 +33,8 @@ class HttpOptions(AgentOptions, total=False):
     retry: Retry | None
     timeouts: Timeouts | None
     max_steps: int
+    max_context_tokens: int | None
+    count_tokens: Callable[[str], int] | None
 
 
 class HttpAgent(ModelAgent):
@@ -48,7 +50,8 @@ class HttpAgent(ModelAgent):
         settings: Members merged last into the body of each request, as the provider's API names
             them; ``tool_choice`` and ``parallel_tool_calls`` only when tools are sent.
         connect: Opens connections in place of TCP; for tests.
-        options: ``retry``, ``timeouts``, ``max_steps`` and the options of ``Agent``.
+        options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
+            options of ``Agent``.
 
     Raises:
         ProviderError: No key was given and the environment has none (kind ``auth``).

@@ -52,7 +52,8 @@ class ChatAgent(HttpAgent):
         include_usage: Ask the server to count tokens (``stream_options``); switch it off for an old
             server that refuses it.
         connect: Opens connections in place of TCP; for tests.
-        options: ``retry``, ``timeouts``, ``max_steps`` and the options of ``Agent``.
+        options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
+            options of ``Agent``.
 
     Raises:
         ProviderError: OpenAI itself is asked, and there is no key (kind ``auth``).

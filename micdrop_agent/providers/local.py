@@ -47,7 +47,7 @@ class LocalAgent(ChatAgent):
         threads: Threads that compute; all cores to read a prompt and all but one to write if left out.
         settings: Members merged last into each request, such as ``temperature``.
         options: ``retry``, ``timeouts`` (longer by default than for a hosted model),
-            ``max_steps`` and the options of ``Agent``.
+            ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the options of ``Agent``.
 
     Raises:
         MicdropError: A part is not installed (the message has the command that installs it), or

@@ -52,7 +52,8 @@ class MistralAgent(HttpAgent):
         settings: Members merged last into each request, such as ``temperature`` or ``max_tokens``
             (``maxTokens`` is understood too). ``stream``, ``input`` and ``messages`` are refused.
         connect: Opens connections in place of TCP; for tests.
-        options: ``retry``, ``timeouts``, ``max_steps`` and the options of ``Agent``.
+        options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
+            options of ``Agent``.
 
     Raises:
         ProviderError: No key was given and the environment has none (kind ``auth``).

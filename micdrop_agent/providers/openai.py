@@ -37,7 +37,8 @@ class OpenaiAgent(HttpAgent):
         settings: Members merged last into each request, such as ``temperature``,
             ``max_output_tokens`` or ``reasoning``. ``stream``, ``input`` and ``messages`` are refused.
         connect: Opens connections in place of TCP; for tests.
-        options: ``retry``, ``timeouts``, ``max_steps`` and the options of ``Agent``.
+        options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
+            options of ``Agent``.
 
     Raises:
         ProviderError: No key was given and the environment has none (kind ``auth``).
