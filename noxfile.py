@@ -61,6 +61,16 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def coverage(session: nox.Session) -> None:
+    """The tests again, with the lines and branches that they miss; slower than ``tests``."""
+    install(session, "tests", extras="[trio,openai]")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
+
+
+@nox.session
 def chat(session: nox.Session) -> None:
     """Talk to the embedded model in the terminal; arguments go to ``micdrop-agent chat``."""
     install(session, extras="[local,trio]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def llama(monkeypatch: pytest.MonkeyPatch) -> type[FakeServer]:
     module = types.ModuleType("xllamacpp")
     module.__spec__ = importlib.util.spec_from_loader("xllamacpp", None)
     vars(module).update(Server=FakeServer, CommonParams=params)
-    monkeypatch.setitem(__import__("sys").modules, "xllamacpp", module)
+    monkeypatch.setitem(sys.modules, "xllamacpp", module)
     monkeypatch.setattr(FakeServer, "refuses", False)
     monkeypatch.setattr(FakeServer, "asked", 0)
     return FakeServer

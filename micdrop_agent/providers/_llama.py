@@ -10,6 +10,7 @@ Source: none in Micdrop; docs/design.md, "A model without a key".
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -134,7 +135,7 @@ class EmbeddedServer:
 
     def _start(self) -> str:
         check_installed()
-        import xllamacpp  # 100 MB of native code
+        xllamacpp: Any = importlib.import_module("xllamacpp")  # 100 MB of native code, without types
 
         options = self.options
         params = xllamacpp.CommonParams()
