@@ -193,6 +193,13 @@ def test_a_cut_in_the_answer_fails_behind_its_words(backend: Backend, name: Any)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cut_before_the_first_word_is_tried_again(backend: Backend) -> None:
+    cut = fault("cut_after_text", text=[])
+    text, result, server = ask(backend, [cut, say("Okay.")], retry=Retry(max_retries=1))
+    assert (text, result.status, len(server.requests)) == ("Okay.", "completed", 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_connection_serves_the_next_answer_too(backend: Backend) -> None:
     async def scenario() -> list[int]:
         async with ScriptedProvider([say("one"), say("two"), say("three")]) as server:

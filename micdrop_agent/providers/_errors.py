@@ -31,6 +31,9 @@ __all__ = ["hide_secrets", "parse_retry_after", "status_error", "stream_error"]
 _MAX_MESSAGE: Final = 300
 """Characters of a provider's message that are kept: a proxy's page can be a megabyte."""
 
+_MIN_SECRET: Final = 6
+"""A local server's key is often one letter or "none", which would blot out half a message."""
+
 _CLIENT_ERRORS: Final = 400
 _REQUEST_TIMEOUT: Final = 408
 _SERVER_ERRORS: Final = 500
@@ -256,7 +259,7 @@ def _date(value: str | None) -> datetime | None:
 
 def hide_secrets(text: str, secret: str | None = None) -> str:
     """``text`` on one line, bounded, without what looks like a key."""
-    if secret:
+    if secret and len(secret) >= _MIN_SECRET:
         text = text.replace(secret, "***")
     text = _SECRETS.sub("***", " ".join(text[: 4 * _MAX_MESSAGE].split()))
     return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"

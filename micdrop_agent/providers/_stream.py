@@ -148,6 +148,8 @@ class HttpStream:
                 self._body.end()
             else:
                 error.provider = error.provider or self._provider
+                # Cut before a word was heard: as good as a connection that never stood.
+                error.retryable = error.retryable or error.kind == "truncated"
                 self._translator.failure = error
             self._ended = True
         else:
