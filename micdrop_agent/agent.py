@@ -18,7 +18,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
 from anyio import AsyncContextManagerMixin
@@ -57,6 +57,9 @@ __all__ = ["Agent", "BeforeAnswer"]
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``aclose()`` waits for what still runs, for example a shielded tool."""
+
+SUPERSEDED: Final = 100
+"""Answers that listeners may start while one ``answer()`` cancels them; more is an endless loop."""
 
 BeforeAnswer: TypeAlias = Callable[["Agent", Turn], "bool | str | Awaitable[bool | str | None] | None"]
 E_ = TypeVar("E_", bound=Event)
@@ -238,9 +241,16 @@ class Agent(AsyncContextManagerMixin, ABC):
         _checks.may_answer(self, self._state, owned=self._owner is not None)
         self._check_thread("answer()")
         previous = self._current
-        while self._current is not None and not self._current._turn.fenced:
+        for _ in range(SUPERSEDED):
+            if self._current is None or self._current._turn.fenced:
+                break
             # A listener of the cancelled answer may have started another one.
             self._current._stop(None, keep_unread=True)
+        else:
+            raise RuntimeError(
+                "a listener starts another answer whenever one is cancelled, also for answer() itself; "
+                "let it look at the status in the event"
+            )
         if self._state != "open" or self._tasks is None:
             raise RuntimeError("the agent was closed by a listener while answer() ran")
         prompt = next(
@@ -321,6 +331,8 @@ class Agent(AsyncContextManagerMixin, ABC):
             raise MicdropError(f"on_before_answer raised {type(error).__name__}: {error}") from error
         finally:
             turn._aside = False
+        if turn.fenced:
+            return True
         if isinstance(verdict, str):
             turn.write_nowait(verdict)
             turn.commit()

@@ -349,10 +349,11 @@ class Answer(ObjectReceiveStream[str]):
         """The answer's task, in the agent's task group. No Exception ever leaves it."""
         try:
             await self._generate(previous)
-            if self._turn.facts.ends_call:
+            # A listener of its last event may have cut it: then there is nobody to wait for.
+            if self._turn.facts.ends_call and not self._turn.fenced:
                 await self._announce_end()
         except anyio.get_cancelled_exc_class():
-            self._stop(None)
+            self._stop(None, keep_unread=True)
             # The agent's or the host's own cancellation goes on; a native cancellation of this
             # one task is only a cancel() of this answer and must not end the whole agent.
             if anyio.current_effective_deadline() == -math.inf:
@@ -369,7 +370,8 @@ class Answer(ObjectReceiveStream[str]):
             with self._scope:
                 if previous is not None and not previous._task_done:
                     await previous._join(JOIN_TIMEOUT)
-                await self._agent._respond(self._turn)
+                if not self._turn.fenced:  # cancelled before it began: its hook does not even run
+                    await self._agent._respond(self._turn)
         except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
             error = raised
         self._finish(error)

@@ -22,6 +22,7 @@ from micdrop_agent._ledger import Ledger
 from micdrop_agent._text import SeamFilter
 from micdrop_agent._toolrun import run_calls
 from micdrop_agent.events import (
+    EVENT_TYPES,
     AnswerSkipped,
     UserMessageCancelled,
 )
@@ -100,8 +101,11 @@ class Race:
             if rival is not turn:
                 rival.fence()
                 rival._scope.cancel()
-        if self._on_win is not None:
-            self._on_win(turn)
+
+    def tell(self) -> None:
+        """Tell of the winner, once the races around this one are decided too."""
+        if self._on_win is not None and self.winner is not None:
+            self._on_win(self.winner)
 
 
 class Turn:
@@ -141,7 +145,7 @@ class Turn:
         self.prompt = prompt
         self.continue_from: str | None = None
         self.ran_tool = False
-        self._on_success: Callable[[], None] | None = None
+        self._on_end: Callable[[Exception | None], None] | None = None
         self.patient = True
         self.label = responder._label()
         if parent is None:
@@ -182,6 +186,8 @@ class Turn:
         Refused when a turn from here to the root is fenced, or its scope was cancelled, even if
         that has not been delivered yet (a deadline that fired in this very step).
         """
+        if self._answer._status != "running":
+            return False  # its author kept the turn: an answer that has ended stays as it is
         if self._claimed:
             return not self._fenced
         turn: Turn | None = self
@@ -190,12 +196,17 @@ class Turn:
                 return False
             turn = turn._parent
         turn = self
+        won: list[Race] = []
         while turn is not None and not turn._claimed:
             turn._claimed = True
             if turn._race is not None:
                 turn._race.won_by(turn)
+                won.append(turn._race)
             turn = turn._parent
-        return True
+        # From the outside in, and only now: this runs listeners, which may cancel the answer.
+        for race in reversed(won):
+            race.tell()
+        return not self._fenced
 
     def child(self, responder: Agent, race: Race, scope: anyio.CancelScope) -> Turn:
         """An attempt of ``responder`` at this turn, as a rival of the others in ``race``."""
@@ -270,6 +281,7 @@ class Turn:
             return
         if isinstance(item, Message) and item.role == "assistant":
             self._release()
+            self._filters = self.responder._text_filters()
             if self.continue_from is None:
                 self._emit(self.ledger.settle(item))
             else:  # the author knows only its own part of the sentence
@@ -281,6 +293,8 @@ class Turn:
 
     def emit(self, event: Event) -> None:
         """Tell the agent's listeners of ``event``."""
+        if type(event) not in EVENT_TYPES:
+            raise TypeError(f"not an event: {event!r}; make one of the classes in micdrop_agent.events")
         if self.claim():
             self._answer._agent._hub.emit(event)
 
@@ -348,8 +362,20 @@ class Turn:
     def _flush(self) -> None:
         """Stop waiting for the seam of a continuation: silence would be heard."""
         for text_filter in self._filters:
-            if isinstance(text_filter, SeamFilter) and not self._fenced:
+            if isinstance(text_filter, SeamFilter) and self.claim() and not self.facts.ended:
                 self._say(text_filter.flush())
+
+    def _holds_seam(self) -> bool:
+        """Whether a seam is still looked for in what this turn writes itself."""
+        mine = any(isinstance(text_filter, SeamFilter) and text_filter._open for text_filter in self._filters)
+        return mine and not self._fenced and not self._children
+
+    def _speaker(self) -> Turn:
+        """The turn that wrote what was written last: this one, or the winner within it."""
+        turn = self
+        while winners := [child for child in turn._children if child._claimed]:
+            turn = winners[-1]
+        return turn
 
     def _in_value(self) -> bool:
         """Whether the text stopped inside a value that is being extracted."""
@@ -364,10 +390,17 @@ class Turn:
     def succeeded(self) -> None:
         """The answer is whole: end it now; what still cleans up is awaited by its task only."""
         self.commit()
+        self._end_with(None)
+
+    def failed(self, error: Exception) -> None:
+        """The answer has failed: end it now, as above; what still cleans up keeps nobody waiting."""
+        self._end_with(error)
+
+    def _end_with(self, error: Exception | None) -> None:
         if self._parent is None:
-            self._answer._finish(None)
-        elif self._on_success is not None:
-            self._on_success()
+            self._answer._finish(error)
+        elif self._on_end is not None:
+            self._on_end(error)
 
     def _emit(self, events: list[Event]) -> None:
         if events:

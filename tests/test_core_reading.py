@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from micdrop_agent import Answer, EchoAgent, MockAgent
 from micdrop_agent.events import MessageCorrected
-from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
+from micdrop_agent.testing import BACKENDS, HANG, ScriptedAgent, run_virtual
+
+if TYPE_CHECKING:
+    from micdrop_agent.testing import Backend
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 
 async def read(answer: Answer, into: list[str]) -> None:
     async for chunk in answer:
-        into.append(chunk)
+        into += [chunk]
 
 
 def said(agent: ScriptedAgent) -> list[tuple[str, str, Any]]:
@@ -97,6 +100,7 @@ def test_wait_returns_the_result_of_a_cancelled_and_of_a_failed_answer(backend: 
     async def main() -> None:
         async with ScriptedAgent([HANG], ["a", ValueError("broken")]) as agent:
             answer = agent.answer()
+            await anyio.sleep(1)
             agent.cancel()
             assert (await answer.wait()).status == "cancelled"
             result = await agent.answer().wait()
@@ -180,7 +184,7 @@ def test_a_producer_waits_when_its_consumer_has_not_kept_up(backend: Backend, bu
     async def main() -> None:
         written: list[int] = []
         acts = [act for n in range(6) for act in (str(n), lambda _turn, n=n: written.append(n))]
-        async with ScriptedAgent(acts, buffer_size=buffer_size) as agent:  # type: ignore[arg-type]
+        async with ScriptedAgent(acts, buffer_size=buffer_size) as agent:
             answer = agent.answer()
             await anyio.sleep(1)
             assert written == list(range(buffer_size))
@@ -320,7 +324,7 @@ def test_a_cut_of_the_unread_rest_of_a_failed_answer_keeps_its_error_quiet(backe
             assert [chunk async for chunk in answer] == []
             assert answer.status == "failed"
             assert said(agent) == [("assistant", "a", {"interrupted": True})]
-            assert [event.new.content for event in corrected] == ["a"]  # type: ignore[union-attr] # pyright: ignore
+            assert [event.new.content for event in corrected] == ["a"]  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
     run_virtual(backend, main)
 
