@@ -1,12 +1,17 @@
 """One answer of a ``FallbackAgent``: attempts, clocks, hedges, and what follows a failure.
 
-    run ──▶ launch(child) ──▶ attempt task ──▶ outcome ─┐
-     ▲                                                   │
-     └── timer (hedge, time-out) or outcome ◀────────────┘
+    run ──▶ start(child) ──▶ attempt task ──▶ claim ──▶ _won      rivals fenced, clocks lifted
+     ▲                            └──────────▶ end ──▶ _ended     answered, or on to the next child
+     └── _watch: the clocks (hedge, time-outs), and the end
 
-The first effect of an attempt claims the answer (``Turn.claim``) and fences its rivals in the
-same step. A failed or slow attempt is fenced before anything of the next one is visible; its
-clean-up is awaited by the answer's task, never by the consumer (invariants 9 and 10).
+Everything that decides anything is synchronous and happens in the step of its cause: the first
+effect of an attempt claims the answer (``Turn.claim``) and fences its rivals; an attempt that ends
+is settled where it ended. So nothing is decided on old news, and ``cancel()`` may come from any
+foreign code in between (listener, factory); after each such call the fence is looked at again.
+
+A failed or slow attempt is fenced before anything of the next one is visible. Its clean-up is
+awaited by the answer's task, never by the consumer (invariants 8, 9 and 10, pinned in
+tests/test_fallback_invariants.py).
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import anyio
 import attrs
 
 from micdrop_agent._groups import lone_error_unwrapped
+from micdrop_agent._rotation import Rotation
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError
 from micdrop_agent.events import AgentSwitched
 from micdrop_agent.messages import is_blank
@@ -26,6 +32,7 @@ from micdrop_agent.turn import Race
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from micdrop_agent.agent import Agent
     from micdrop_agent.fallback import FallbackAgent, Slot
     from micdrop_agent.turn import Turn
 
@@ -43,54 +50,44 @@ class Try:
     """One attempt of one child."""
 
     slot: Slot
+    child: Agent
     turn: Turn
     started_at: float
     deadline: float
+    probing: bool
+    """It is the one attempt that a half-open child is allowed."""
+    output_after: float | None = None
+    """Seconds to its first useful output."""
     over: bool = False
-
-
-@attrs.frozen
-class Outcome:
-    """How an attempt ended; ``error`` is ``None`` if it answered."""
-
-    attempt: Try
-    error: Exception | None
 
 
 class Supervision:
     """Drives the children of ``agent`` through one ``turn``."""
 
     def __init__(self, agent: FallbackAgent, turn: Turn) -> None:
+        agent._learn_names()
         self.agent = agent
         self.turn = turn
         self.health = agent.health
-        self.first = agent._active
-        self.order = self._rotation()
-        self.restarting = False
+        self.began_with = agent._active
+        self.order = Rotation(agent)
         self.live: list[Try] = []
         self.race = Race(self._won)
-        self.failed: list[Attempt] = []
-        self.last: Slot | None = None
-        self.last_error: Exception | None = None
         self.winner: Try | None = None
+        self.failed: list[Attempt] = []
+        self.face = self.order.first
+        """The child that the application takes to be answering."""
+        self.face_error: Exception | None = None
+        self.untold: list[AgentSwitched] = []
+        self.restart = False
+        """What was said is taken back as soon as the next child says something."""
         self.hedge_at = math.inf
         self.give_up_at = math.inf
+        self.done = False
+        self.error: Exception | None = None
+        self._running = 0
+        self._wake = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._outbox, self._inbox = anyio.create_memory_object_stream[Outcome](math.inf)
-
-    def _rotation(self) -> list[Slot]:
-        """The children in the order in which they are asked: each once, the healthy ones first."""
-        self.agent._learn_names()
-        slots = self.agent._slots
-        start = 0 if self.agent.prefer == "first" else self.agent._active
-        ring = [slots[(start + step) % len(slots)] for step in range(len(slots))]
-        if self.agent.prefer == "first":
-            ring.sort(key=lambda slot: slot.index)
-        rank = {"closed": 0, "half_open": 1, "open": 2}
-        return sorted(ring, key=lambda slot: (rank[self.health.state(slot.key)], self._badness(slot)))
-
-    def _badness(self, slot: Slot) -> float:
-        return self.health.badness(slot.key)
 
     async def run(self) -> None:
         """Ask the children until one has answered.
@@ -100,199 +97,188 @@ class Supervision:
             ProviderError: One failed in mid-answer and its text cannot be continued.
         """
         self.health.answer_started()
-        now = anyio.current_time()
         if self.agent.give_up_after is not None:
-            self.give_up_at = now + self.agent.give_up_after
+            self.give_up_at = anyio.current_time() + self.agent.give_up_after
         try:
             with lone_error_unwrapped():
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
-                    if not self._launch():
-                        self._give_up()
+                    self._go_on()
                     self._probe()
                     await self._watch()
+                    if self.error is not None and self._running:
+                        # Somebody still cleans up: that is no reason to keep the consumer waiting.
+                        error, self.error = self.error, None
+                        self.turn.failed(error)
                     tasks.cancel_scope.cancel()
         finally:
             for attempt in self.live:
-                self.health.abandoned(attempt.slot.key)
-            self._outbox.close()
-            self._inbox.close()
+                self._abandon(attempt)
+        if self.error is not None:
+            raise self.error
 
     async def _watch(self) -> None:
-        while True:
-            outcome: Outcome | None = None
+        while not self.done:
+            self._wake = anyio.Event()
             with anyio.CancelScope(deadline=self._next_timer()):
-                outcome = await self._inbox.receive()
-            if outcome is None:
-                # One checkpoint of grace: what arrived together with the timer counts.
-                await anyio.lowlevel.checkpoint()
-                self._timers()
-            elif self._settle(outcome):
-                return
+                await self._wake.wait()
+                continue
+            # One checkpoint of grace: what arrived together with the timer counts.
+            await anyio.lowlevel.checkpoint()
+            self._timers()
 
     # -- starting
 
-    def _launch(self) -> bool:
-        """Start the next child; ``False`` if there is none left, or none could be built."""
-        while self.order:
-            slot = self.order.pop(0)
-            try:
-                self.agent._built(slot)
-            except Exception as error:  # foreign code: a factory that raises is a child that failed
-                self.agent.logger.exception("factory %d raised", slot.index)
-                self._note(slot, error)
-                continue
-            self._start(slot)
-            return True
-        return False
+    def _go_on(self) -> None:
+        """See that somebody is at work, and that the application knows who."""
+        if self.turn.fenced or self.done:
+            return
+        if self.live:
+            self._announce(self.live[0].slot, self.face_error)
+            return
+        while self.order and not self.turn.fenced:
+            if self._start(self.order.take()):
+                return
+        if not self.turn.fenced:
+            self._give_up()
+
+    def _hedge(self) -> None:
+        """Ask the next healthy child as well."""
+        slot = self.order.take_healthy() if self.health.may_hedge() else None
+        while slot is not None and not self._start(slot):
+            slot = self.order.take_healthy()
 
     def _probe(self) -> None:
         """Let a preferred child that was out try again, as the hedge of a healthy one."""
-        if self.agent.prefer != "first" or not self.live:
-            return
-        healthy = self.live[0].slot
-        for slot in self.order:
-            if slot.index < healthy.index and self.health.state(slot.key) == "half_open":
-                self.order.remove(slot)
-                self.order.insert(0, slot)
-                self._launch()
-                return
+        if self.agent.prefer == "first" and self.live:
+            slot = self.order.take_probe(self.live[0].slot)
+            if slot is not None:
+                self._start(slot)
 
-    def _start(self, slot: Slot) -> None:
-        agent, now = self.agent, anyio.current_time()
-        assert slot.agent is not None
+    def _start(self, slot: Slot) -> bool:
+        """Start an attempt; ``False`` if the child could not be built."""
+        agent = self.agent
+        try:
+            child = agent._built(slot)
+        except Exception as error:  # foreign code: a factory that raises is a child that failed
+            agent.logger.exception("factory %d raised", slot.index)
+            self._note(slot, error)
+            return False
+        if not self.live and not self.turn.fenced:
+            self._announce(slot, self.face_error)
+        if self.turn.fenced:
+            return True  # the factory, or a listener of the switch, has cancelled the answer
         assert self._tasks is not None
-        if self.last is not None and self.last_error is not None:
-            self._switched(self.last, slot, self.last_error)
-            self.last_error = None
-        turn = self.turn.child(slot.agent, self.race, anyio.CancelScope())
+        now = anyio.current_time()
+        turn = self.turn.child(child, self.race, anyio.CancelScope())
         turn.label = slot.key
-        turn.continue_from = self._partial()
-        turn.patient = not any(self.health.state(other.key) == "closed" for other in self.order)
+        turn.continue_from = None if self.restart else self._partial()
+        turn.patient = self.turn.patient and not self.order.has_healthy()
         limit = math.inf if agent.first_chunk_timeout is None else now + agent.first_chunk_timeout
-        attempt = Try(slot, turn, now, limit)
+        attempt = Try(slot, child, turn, now, limit, self.health.started(slot.key))
+        turn._on_end = lambda error: self._ended(attempt, error)
         self.turn.facts.note("hedge" if self.live else "attempt", now, agent=slot.key)
         self.live.append(attempt)
-        self.health.started(slot.key)
         self.hedge_at = self._hedge_time(slot, now)
         self._tasks.start_soon(self._attempt, attempt, name=f"micdrop attempt {slot.key}")
+        self._wake.set()
+        return True
 
     def _hedge_time(self, slot: Slot, now: float) -> float:
         after = self.agent.hedge_after
         seconds = self.health.p95(slot.key) if isinstance(after, str) else after
-        return math.inf if seconds is None or not self.order else now + seconds
+        spoken = self.turn.claimed or self.turn.facts.first_chunk_at is not None
+        return math.inf if seconds is None or spoken or not self.order else now + seconds
 
     async def _attempt(self, attempt: Try) -> None:
-        turn, slot = attempt.turn, attempt.slot
+        turn = attempt.turn
+        if turn.fenced:
+            return  # cancelled before its first step: the child is not even asked
         error: Exception | None = None
-        child = turn.responder
-        turn._on_success = lambda: self._report(Outcome(attempt, None))
+        self._running += 1
         # The try stands outside the scope, which takes its own cancellation out of a group first.
         try:
             with turn._scope:
-                if not slot.started:
-                    await child._start()
-                    slot.started = True
-                await child._respond(turn)
-                turn.claim()  # an answer without any effect is an answer too
+                await self._ask(attempt)
         except Exception as raised:  # noqa: BLE001 - the child's error is why the next one is asked
             error = raised
-        if turn._scope.cancelled_caught and error is None:
-            return  # fenced by the supervisor, which knows why
-        self._report(Outcome(attempt, error))
+        except anyio.get_cancelled_exc_class() as cancelled:
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            # Only on asyncio: the child awaited something that somebody else had cancelled.
+            error = RuntimeError(f"{attempt.slot.key} was cancelled from within, not by its answer")
+            error.__cause__ = cancelled
+        finally:
+            self._running -= 1
+        self._ended(attempt, error)
 
-    def _report(self, outcome: Outcome) -> None:
-        if not outcome.attempt.over:
-            outcome.attempt.over = True
-            self._outbox.send_nowait(outcome)
+    async def _ask(self, attempt: Try) -> None:
+        slot, child, turn = attempt.slot, attempt.child, attempt.turn
+        if not slot.started:
+            await child._start()
+            slot.started = slot.agent is child
+        await child._respond(turn)
+        if not turn.claimed and turn.claim():
+            attempt.output_after = None  # an answer without any effect is an answer too
 
-    # -- events of an answer
+    # -- what happens to an attempt
 
     def _won(self, turn: Turn) -> None:
         """An attempt has had its first effect; its rivals are fenced already."""
         attempt = next(attempt for attempt in self.live if attempt.turn is turn)
+        attempt.output_after = anyio.current_time() - attempt.started_at
         self.winner = attempt
+        self.hedge_at = self.give_up_at = math.inf
         for rival in self.live:
             if rival is not attempt:
                 rival.over = True
-                self.health.abandoned(rival.slot.key)
-        if self.live[0] is not attempt:
-            reason = TimeoutError(f"{attempt.slot.key} was faster")
-            self._switched(self.live[0].slot, attempt.slot, reason)
+                self._abandon(rival)
         self.live = [attempt]
+        if self.restart:
+            self.restart = False
+            self.turn.ledger.drop_open()
         self.agent._take_over(attempt.slot)
-        if turn.continue_from is not None and self._tasks is not None:
+        self._announce(attempt.slot, TimeoutError(f"{attempt.slot.key} was faster"))
+        self._tell()
+        if turn.continue_from is not None and self._tasks is not None and not turn.fenced:
             self._tasks.start_soon(self._flush_seam, turn)
 
     async def _flush_seam(self, turn: Turn) -> None:
-        await anyio.sleep(SEAM_WAIT)
-        turn._flush()
+        while turn._holds_seam():
+            await anyio.sleep(SEAM_WAIT)
+            turn._flush()
 
-    def _next_timer(self) -> float:
-        if self.winner is not None:
-            return math.inf
-        limits = [attempt.deadline for attempt in self.live]
-        return min([*limits, self.hedge_at, self.give_up_at])
-
-    def _timers(self) -> None:
-        """A clock rang and nobody has claimed: give up, replace who is too slow, or hedge."""
-        now = anyio.current_time()
-        if self.winner is not None or self.turn.fenced:
+    def _ended(self, attempt: Try, error: Exception | None) -> None:
+        """Settle an attempt in the step in which it ended."""
+        if attempt.over or self.turn.fenced:
             return
-        agent = self.agent
-        if now >= self.give_up_at:
-            self.order.clear()
-            self._replace_all(self.give_up_at, f"{agent.give_up_after} seconds in all (give_up_after)")
-        self._replace_all(now, f"{agent.first_chunk_timeout} seconds (first_chunk_timeout)")
-        if now >= self.hedge_at and self.live:
-            self.hedge_at = math.inf
-            if self.health.may_hedge():
-                self._launch()
-        if not self.live and not self._launch():
-            self._give_up()
-
-    def _replace_all(self, now: float, limit: str) -> None:
-        for attempt in tuple(self.live):
-            if now >= min(attempt.deadline, self.give_up_at):
-                self._too_slow(attempt, f"no output within {limit}")
-
-    def _too_slow(self, attempt: Try, why: str) -> None:
-        error = ProviderError(f"{attempt.slot.key}: {why}", kind="timeout", provider=attempt.slot.key, retryable=False)
-        attempt.over = True
-        self._lost(attempt, error)
-        attempt.turn._scope.cancel()
-
-    def _settle(self, outcome: Outcome) -> bool:
-        """Take in how an attempt ended; whether the answer is complete."""
-        attempt, error = outcome.attempt, outcome.error
-        if self.turn.fenced:
-            return True
-        if error is None:
-            first = self.turn.facts.first_chunk_at
-            self.health.succeeded(
-                attempt.slot.key, None if first is None or first < attempt.started_at else first - attempt.started_at
-            )
+        if error is not None:
+            attempt.over = True
+            self._failed(attempt, error)
+        elif attempt is self.winner:
+            attempt.over = self.done = True
             self.live.remove(attempt)
+            self.health.succeeded(attempt.slot.key, attempt.output_after)
             self.turn.succeeded()
-            return True
-        was_winner = attempt is self.winner
-        fatal = self._why_final(attempt, error) if was_winner else None
-        self._lost(attempt, error)
-        if was_winner:
+        self._wake.set()
+
+    def _failed(self, attempt: Try, error: Exception) -> None:
+        final: Exception | None = None
+        if attempt is self.winner:
+            final = self._why_final(attempt, error)
             self.winner = None
             self.race = Race(self._won)
-            self.hedge_at = math.inf
-            if fatal is not None:
-                self._next_turn_elsewhere()
-                raise fatal
-            if self._partial() is not None and self.agent.after_partial == "restart":
-                self._restart()
-        if not self.live and not self._launch():
-            self._give_up()
-        return False
+            self.restart = self.agent.after_partial == "restart" and self._partial() is not None
+        self._lost(attempt, error)
+        if final is None:
+            self._go_on()
+        elif not self.turn.fenced:
+            self._next_turn_elsewhere()
+            self.error, self.done = final, True
 
     def _lost(self, attempt: Try, error: Exception) -> None:
         """Fence a failed attempt and take note of it; nothing of it counts any more."""
+        attempt.over = True
         attempt.turn.fence()
         attempt.turn._close_calls()
         self.live.remove(attempt)
@@ -300,15 +286,50 @@ class Supervision:
 
     def _note(self, slot: Slot, error: Exception) -> None:
         """A child failed: for the registry, the result, the log; it is built anew next time."""
-        self.health.failed(slot.key, error)
         self.failed.append(Attempt(slot.key, error))
         self.turn.facts.attempts.append(self.failed[-1])
         kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
         self.turn.facts.note("failed_attempt", agent=slot.key, error=kind)
-        self.last, self.last_error = slot, error
+        if slot is self.face:
+            self.face_error = error
         self.agent._discard(slot)
         bug = not isinstance(error, ProviderError | AllAgentsFailedError)
         self.agent.logger.warning("%s failed: %s", slot.key, error, exc_info=error if bug else None)
+        self.health.failed(slot.key, error)
+
+    def _abandon(self, attempt: Try) -> None:
+        if attempt.probing:
+            self.health.abandoned(attempt.slot.key)
+
+    # -- the clocks
+
+    def _next_timer(self) -> float:
+        if self.winner is not None:
+            return math.inf
+        return min([self.hedge_at, self.give_up_at, *(attempt.deadline for attempt in self.live)])
+
+    def _timers(self) -> None:
+        """A clock rang and nobody has claimed: give up, replace who is too slow, or hedge."""
+        now = anyio.current_time()
+        agent = self.agent
+        if self.winner is not None or self.done:
+            return
+        if now >= self.give_up_at:
+            self.order.clear()
+            self._replace(math.inf, f"{agent.give_up_after} seconds in all (give_up_after)")
+        self._replace(now, f"{agent.first_chunk_timeout} seconds (first_chunk_timeout)")
+        if now >= self.hedge_at and self.live and not self.turn.fenced:
+            self.hedge_at = math.inf
+            self._hedge()
+        self._go_on()
+
+    def _replace(self, now: float, limit: str) -> None:
+        for attempt in tuple(self.live):
+            if now >= attempt.deadline and not self.turn.fenced:
+                key = attempt.slot.key
+                why = f"{key}: no output within {limit}"
+                self._lost(attempt, ProviderError(why, kind="timeout", provider=key, retryable=False))
+                attempt.turn._scope.cancel()
 
     # -- after a failure
 
@@ -319,6 +340,8 @@ class Supervision:
 
     def _why_final(self, attempt: Try, error: Exception) -> Exception | None:
         """The error that ends the answer, if the next child may not go on after this one."""
+        if self.turn.facts.ended:
+            return error  # its author ended the stream: nothing can follow
         if self._partial() is None:
             return None
         filtered = isinstance(error, ProviderError) and error.kind == "content_filter"
@@ -326,28 +349,37 @@ class Supervision:
             return error
         if self.agent.after_partial == "restart":
             return None
-        return error if attempt.turn.ran_tool or attempt.turn._in_value() else None
+        speaker = attempt.turn._speaker()
+        return error if speaker.ran_tool or speaker._in_value() else None
 
-    def _restart(self) -> None:
-        """The next child starts over: what was said so far is taken back, by the host too."""
-        self.turn.ledger.drop_open()
-        self.restarting = True
+    def _announce(self, slot: Slot, reason: Exception | None) -> None:
+        """Tell that ``slot`` answers now, unless it is known; the chain has no gaps."""
+        if slot is self.face or reason is None:
+            return
+        self.turn.facts.note("switch", old=self.face.key, new=slot.key, restarted=self.restart)
+        self.untold.append(AgentSwitched(self.face.key, slot.key, reason, self.restart))
+        self.face = slot
+        self.agent._active = slot.index
+        self._tell()
 
-    def _switched(self, old: Slot, new: Slot, reason: Exception) -> None:
-        self.turn.facts.note("switch", old=old.key, new=new.key, restarted=self.restarting)
-        self.turn._emit([AgentSwitched(old.key, new.key, reason, self.restarting)])
-        self.restarting = False
+    def _tell(self) -> None:
+        """Emit the switches; those within a rival wait until it has won (invariant 9)."""
+        if (self.turn._parent is None or self.turn.claimed) and not self.turn.fenced:
+            events, self.untold = self.untold, []
+            self.turn._emit([*events])
 
     def _next_turn_elsewhere(self) -> None:
-        self.agent._active = (self.agent._active + 1) % len(self.agent._slots)
-        if self.order:
-            self.agent._active = self.order[0].index
+        following = self.order.peek()
+        agent = self.agent
+        agent._active = (agent._active + 1) % len(agent._slots) if following is None else following.index
 
     def _give_up(self) -> None:
         agent = self.agent
-        agent._active = self.first  # a full rotation ends where it began
+        agent._active = self.began_with  # a full rotation ends where it began
         error = AllAgentsFailedError(self.failed)
-        if agent.give_up_text and not self.turn.ledger.length and self.turn.claim():
+        error.__cause__ = self.failed[-1].error
+        # Within another supervisor it is not over yet: the next child may still answer.
+        if agent.give_up_text and self.turn._parent is None and not self.turn.ledger.length and self.turn.claim():
             self.turn.write_nowait(agent.give_up_text)
             self.turn.commit()
-        raise error from self.failed[-1].error
+        self.error, self.done = error, True
