@@ -10,7 +10,7 @@ import pytest
 
 _HERE = Path(__file__).parent
 # The suite is imported with --import-mode=importlib, which finds no neighbours by itself.
-sys.path.insert(0, str(_HERE / "conformance"))
+sys.path[:0] = [str(_HERE), str(_HERE / "conformance")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

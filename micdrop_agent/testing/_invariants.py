@@ -75,6 +75,11 @@ class AnswerTrace:
     cut_at: int | None = None
     """Length of the text that the caller heard, where the host said so."""
     stored: list[Item] = attrs.Factory(list)
+    received_when_stopped: int | None = None
+    """Chunks that its consumer had when it was stopped for the first time."""
+    items_when_stopped: list[Item] | None = None
+    """The conversation at that moment, with what the interruption itself left behind."""
+    events_when_stopped: int | None = None
 
     @property
     def answer(self) -> Answer:
@@ -105,6 +110,8 @@ class Trace:
     hook_text: str = ""
     error: BaseException | None = None
     tasks_left: int = 0
+    steps: int = 0
+    """Scheduling steps that the scenario took."""
 
     def broken(self, number: int, what: str) -> None:
         """Note that an invariant does not hold."""
@@ -211,6 +218,10 @@ class Probe:
             finally:
                 self._stopping.pop()
             trace.settled = True
+            if trace.received_when_stopped is None:
+                trace.received_when_stopped = len(trace.received)
+                trace.items_when_stopped = list(trace.answer._turn.conversation)
+                trace.events_when_stopped = len(self.trace.events)
             # One that had ended before, unread, may be read to its end all the same.
             trace.silent = answer._cut
 

@@ -18,7 +18,7 @@ import anyio.lowlevel
 import attrs
 
 from micdrop_agent.testing._invariants import InvariantError, Probe, Trace, check_invariants
-from micdrop_agent.testing._virtual import BACKENDS, count_steps, run_virtual
+from micdrop_agent.testing._virtual import BACKENDS, run_virtual
 
 if TYPE_CHECKING:
     from micdrop_agent.agent import Agent
@@ -197,6 +197,7 @@ def run_scenario(
         elif run.again and number > step:
             run.again = False
             _host_task(run)
+        run.probe.trace.steps = number
         run.probe.at_step()
 
     run_virtual(backend, _play, scenario, run, on_step=on_step, **options)
@@ -228,8 +229,7 @@ def cancel_everywhere(
     points = 0
     steps: dict[str, int] = {}
     for backend in backends:
-        run_scenario(scenario, backend)
-        steps[backend] = count_steps(backend, _play, scenario, _Run())
+        steps[backend] = run_scenario(scenario, backend).steps
         for name in [inject] if isinstance(inject, str) else inject:
             if name in NATIVE and backend == "trio":
                 continue
