@@ -8,9 +8,12 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.from_thread
 import pytest
 
 from micdrop_agent import LocalAgent, MicdropError
+from micdrop_agent.providers._llama import EmbeddedServer, ServerOptions
 from micdrop_agent.testing import BACKENDS, run_virtual
 
 if TYPE_CHECKING:
@@ -102,6 +105,40 @@ def test_an_exception_in_the_block_stops_the_server_and_comes_out_as_itself(
         with pytest.raises(KeyError, match="mine"):
             async with LocalAgent(model_path=gguf):
                 raise KeyError("mine")
+        assert llama.alive == 0
+
+    run_virtual(backend, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cancellation_that_comes_while_it_starts_keeps_the_block_from_being_entered(
+    backend: Any, llama: type[FakeServer], gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[object] = []
+
+    async def scenario() -> None:
+        with anyio.CancelScope() as scope:
+            monkeypatch.setattr(llama, "handle_completions", lambda *_: anyio.from_thread.run_sync(scope.cancel))
+            async with LocalAgent(model_path=gguf) as agent:
+                entered.append(agent)
+        assert scope.cancelled_caught
+        assert llama.alive == 0
+
+    run_virtual(backend, scenario)
+
+    assert not entered
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_server_that_is_given_up_while_it_starts_does_not_outlive_its_start(
+    backend: Any, llama: type[FakeServer], gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fallback gives up a child that starts too slowly, and closes it before it has started."""
+
+    async def scenario() -> None:
+        server = EmbeddedServer(ServerOptions(model=gguf, context=512, threads=1))
+        monkeypatch.setattr(llama, "handle_completions", lambda *_: anyio.from_thread.run(server.stop))
+        await server.start()
         assert llama.alive == 0
 
     run_virtual(backend, scenario)

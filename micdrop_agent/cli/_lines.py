@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 import anyio
+import anyio.lowlevel
 
 __all__ = ["Lines"]
 

@@ -17,9 +17,11 @@ import json
 import logging
 import os
 import secrets
+import threading
 from pathlib import Path
 from typing import Any, Final
 
+import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
@@ -115,6 +117,9 @@ class EmbeddedServer:
         self.options = options
         self.api_key = secrets.token_urlsafe(24)
         self._native: list[Any] = []  # the one server; emptied where it has to be destroyed
+        self._wanted = False
+        # Between the worker thread that starts it and whoever stops it meanwhile; held for no time.
+        self._lock = threading.Lock()
 
     async def start(self) -> str:
         """Load the model, in a worker thread; returns the base URL, without a path.
@@ -125,12 +130,23 @@ class EmbeddedServer:
         Raises:
             MicdropError: llama.cpp is not installed, or refused the model.
         """
-        return await anyio.to_thread.run_sync(self._start)
+        self._wanted = True
+        address = await anyio.to_thread.run_sync(self._start)
+        # The thread shielded us: a cancellation that came meanwhile belongs here, not into the agent's block.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return address
 
     async def stop(self) -> None:
-        """Stop it, in a worker thread (30 to 130 ms); a request that still runs is cut. Idempotent."""
-        if self._native:
-            await anyio.to_thread.run_sync(self._native.clear)
+        """Stop it, in a worker thread (30 to 130 ms); a request that still runs is cut. Idempotent.
+
+        While it still starts, this only says that nobody wants it any more, and the thread that
+        starts it stops it right away.
+        """
+        with self._lock:
+            self._wanted = False
+            doomed, self._native = self._native, []
+        if doomed:
+            await anyio.to_thread.run_sync(doomed.clear)
             logger.debug("the embedded server is stopped")
 
     def _start(self) -> str:
@@ -159,7 +175,10 @@ class EmbeddedServer:
                 "may be damaged or of a kind it does not know, or memory may be short"
             ) from error
         _wait_for_main_loop(server)
-        self._native.append(server)
+        with self._lock:
+            if self._wanted:
+                self._native.append(server)
+        # If it is not, the server ends with this call, in this thread.
         logger.debug("the embedded server listens on %s", server.listening_address)
         return str(server.listening_address)
 
