@@ -46,6 +46,7 @@ class Slot:
         self.agent: Agent | None = None
         self.started = False
         self.key = f"agent {index}"
+        self.named = False
 
     def __repr__(self) -> str:
         return f"<Slot {self.key}>"
@@ -170,7 +171,7 @@ class FallbackAgent(Agent):
         """The child of ``slot``, made by its factory if need be; raises what that raises."""
         if slot.agent is not None and slot.agent._state == "new":
             return slot.agent
-        slot.agent, slot.started = None, False
+        self._discard(slot)  # it has closed itself
         child = slot.factory()
         if not isinstance(child, Agent):
             raise TypeError(f"factory {slot.index} returned {child!r}, which is no Agent")
@@ -184,7 +185,7 @@ class FallbackAgent(Agent):
         if self._logger_given:
             child.logger = self.logger
         slot.agent = child
-        slot.key = self._name_of(slot, child)
+        slot.key, slot.named = self._name_of(slot, child), True
         return child
 
     def _learn_names(self) -> None:
@@ -192,6 +193,8 @@ class FallbackAgent(Agent):
         if not self._health_is_shared or self._names is not None:
             return
         for slot in self._slots:
+            if slot.named:
+                continue
             try:
                 self._built(slot)
             except Exception:
@@ -213,10 +216,17 @@ class FallbackAgent(Agent):
 
         async def close() -> None:
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                await child.aclose()
-                await child._stop_resources()
+                await self._close_child(child)
 
         self._spawn(close, "micdrop child close")
+
+    async def _close_child(self, child: Agent) -> None:
+        child._state = "closed"
+        try:
+            await child.aclose()
+        except Exception:  # foreign code: a subclass may close what it opened in there
+            self.logger.exception("aclose() of a child raised")
+        await child._stop_resources()
 
     def _take_over(self, slot: Slot) -> None:
         """``slot`` has won: it is the active child, under its own system prompt."""
@@ -248,20 +258,20 @@ class FallbackAgent(Agent):
         for slot in self._slots:
             try:
                 child = self._built(slot)
+                await child._start()
             except Exception:  # foreign code: told again, as a failure, when the child is needed
-                self.logger.exception("factory %d raised", slot.index)
+                self.logger.exception("child %d could not be made ready", slot.index)
+                self._discard(slot)
                 continue
-            await child._start()
             slot.started = True
-            await child.prewarm()
+            # Opening does not wait for a server that is down.
+            self._spawn(child.prewarm, f"micdrop prewarm {slot.key}")
 
     async def _stop_resources(self) -> None:
         for slot in self._slots:
             child, slot.agent = slot.agent, None
             if child is not None:
-                child._state = "closed"
-                await child.aclose()
-                await child._stop_resources()
+                await self._close_child(child)
 
     async def prewarm(self) -> None:
         """Have a connection of the active child ready."""
@@ -316,6 +326,8 @@ def _factories(factories: object) -> Sequence[Callable[[], Agent]]:
 def _checked_names(names: object, count: int) -> list[str] | None:
     if names is None:
         return None
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of {count} texts, not {names!r}")
     listed: list[Any] = list(names)  # type: ignore[call-overload]  # checked below
     if len(listed) != count or len(set(listed)) != count or not all(isinstance(name, str) for name in listed):
         raise ValueError(f"names must be {count} different texts, one for each factory, not {listed!r}")

@@ -21,7 +21,7 @@ import anyio
 import attrs
 from anyio import NoEventLoopError
 
-from micdrop_agent.errors import ProviderError
+from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 from micdrop_agent.options import check_count, check_seconds
 
 if TYPE_CHECKING:
@@ -33,13 +33,11 @@ logger = logging.getLogger(__name__)
 
 HealthState: TypeAlias = Literal["closed", "open", "half_open"]
 
-COUNTED: Final = frozenset({"timeout", "overloaded", "server", "connection", "truncated", "empty", "protocol"})
-"""Failures of a provider that open the circuit when they come in a row (DESIGN 6)."""
-
 UNTIL_RESET: Final = frozenset({"auth", "not_found"})
 """Failures that only a person can mend."""
 
 NOT_ITS_FAULT: Final = frozenset({"bad_request", "context_length", "content_filter", "max_steps"})
+"""Failures that say nothing of the child; every other kind counts (DESIGN 6)."""
 
 HISTORY: Final = 50
 LEAST_HISTORY: Final = 10
@@ -154,19 +152,21 @@ class HealthRegistry:
 
     def p95(self, key: str) -> float | None:
         """95th percentile of a child's seconds to first chunk; ``None`` before 10 answers."""
-        history = self._child(key).history
-        if len(history) < LEAST_HISTORY:
+        child = self._children.get(key)
+        if child is None or len(child.history) < LEAST_HISTORY:
             return None
-        return sorted(history)[math.ceil(0.95 * len(history)) - 1]
+        ordered: list[float] = sorted(child.history)
+        return ordered[math.ceil(0.95 * len(ordered)) - 1]
 
-    def started(self, key: str) -> None:
-        """An attempt starts; the one attempt of a half-open child is taken by it."""
+    def started(self, key: str) -> bool:
+        """An attempt starts; whether it is the one attempt that a half-open child is allowed."""
         child = self._child(key)
-        if child.until is not None and self._clock() >= child.until:
-            child.trying = True
+        probing = child.until is not None and not child.trying and self._clock() >= child.until
+        child.trying = child.trying or probing
+        return probing
 
     def abandoned(self, key: str) -> None:
-        """An attempt was cancelled or lost a race: nothing is known of it."""
+        """The one attempt of a half-open child was cancelled or lost a race: another may try."""
         self._child(key).trying = False
 
     def succeeded(self, key: str, first_chunk: float | None = None) -> None:
@@ -183,20 +183,23 @@ class HealthRegistry:
     def failed(self, key: str, error: Exception) -> None:
         """An attempt failed with ``error``."""
         child = self._child(key)
-        seconds = self._time_out(child, error)
+        now = self._clock()
+        # Of many calls that fail at the same time only the first ones open the circuit.
+        was_out = child.until is not None and not child.trying and now < child.until
+        seconds = self._time_out(child, error, was_out=was_out)
         child.trying = False
         if seconds is None:
             return
-        child.error = error
-        child.opened += 1
-        child.until = self._clock() + seconds
-        self._tell(HealthChanged(key, "open", error))
+        before, child.error = child.until, error
+        child.until = now + seconds if before is None else max(before, now + seconds)
+        if not was_out or (child.until == math.inf and before != math.inf):
+            self._tell(HealthChanged(key, "open", error))
 
-    def _time_out(self, child: _Child, error: Exception) -> float | None:
-        """Seconds that the child is out for ``error``; ``None`` if it stays in."""
+    def _time_out(self, child: _Child, error: Exception, *, was_out: bool) -> float | None:
+        """Seconds that the child is out for ``error``; ``None`` if that changes nothing."""
         kind = error.kind if isinstance(error, ProviderError) else "bug"
         asked = error.retry_after if isinstance(error, ProviderError) else None
-        if kind in NOT_ITS_FAULT:
+        if _blameless(error):
             return None
         if kind in UNTIL_RESET:
             return math.inf
@@ -206,9 +209,12 @@ class HealthRegistry:
             return RATE_LIMIT_BACK_OFF if asked is None else asked
         child.error = error
         child.failures += 1
+        if was_out:
+            return asked
         if child.failures < self._failures and child.until is None:
             return None
-        longest = min(self._max, self._first * 2 ** min(child.opened, 32))
+        longest = min(self._max, self._first * 2.0 ** min(child.opened, 32))
+        child.opened += 1
         return max(asked or 0.0, self._chance() * longest)
 
     def may_hedge(self) -> bool:
@@ -234,7 +240,7 @@ class HealthRegistry:
                 retry_in=None if child.until is None else self.badness(key),
                 last_error=child.error,
             )
-            for key, child in self._children.items()
+            for key, child in tuple(self._children.items())
         }
 
     def reset(self, key: str | None = None) -> None:
@@ -278,6 +284,13 @@ class HealthRegistry:
 
 HEDGE_BURST: Final = 10.0
 """Hedges that may come close together, as slow answers do."""
+
+
+def _blameless(error: Exception) -> bool:
+    """Whether the request was at fault and not the child; a supervisor is as its children are."""
+    if isinstance(error, AllAgentsFailedError):
+        return all(_blameless(attempt.error) for attempt in error.attempts)
+    return isinstance(error, ProviderError) and error.kind in NOT_ITS_FAULT
 
 
 def _loop_clock() -> float:
