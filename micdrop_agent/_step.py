@@ -188,19 +188,23 @@ class Step:
 
     async def _read(self, stream: ProviderStream, response: Response) -> None:
         between = self.agent.timeouts.between_chunks
-        bounded = self.turn.agent.buffer_size is not None
         while True:
             events = await stream.receive()
             if events is None:
                 return
             useful = await self._take(events, response)
-            if bounded:
-                self._clock.deadline = math.inf  # waiting for the consumer is not the provider's fault
-                await self.turn.drain()
+            if useful and self.turn.agent.buffer_size is not None:
+                await self._drain()
             if response.finish is not None:
                 self._set_clock(AFTER_FINISH, "end mark", response)
-            elif useful or bounded:
+            elif useful:
                 self._set_clock(between, "between chunks", response)
+
+    async def _drain(self) -> None:
+        """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
+        if self.turn.agent.buffer_size is not None:
+            self._clock.deadline = math.inf
+        await self.turn.drain()
 
     async def _take(self, events: Sequence[ProviderEvent], response: Response) -> bool:
         """Handle what came in one read; whether any of it was useful."""
@@ -212,7 +216,11 @@ class Step:
                 if not response.said:
                     response.said = True
                     # The first chunk goes out before the rest of its burst is handled.
-                    await self.turn.drain()
+                    await self._drain()
+                    answer = self.turn._answer
+                    if answer._pending and answer._waiting:
+                        # Trio runs what is ready in any order: the reader may come after us.
+                        await anyio.lowlevel.checkpoint()
             else:
                 useful = await self._other(event, response) or useful
         return useful
@@ -273,6 +281,7 @@ class Step:
             return
         if self._tasks is not None:
             self._tasks.start_soon(run_call, self.turn, call, response.outcome)
+            await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
             return
         self._clock.deadline = math.inf  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)

@@ -120,8 +120,11 @@ class ModelAgent(Agent):
     async def prewarm(self) -> None:
         """Have a connection ready, so that the next first chunk does not wait for a handshake.
 
-        A failure is logged at DEBUG and not raised: the answer itself will tell.
+        A failure is logged at DEBUG and not raised: the answer itself will tell. Does nothing
+        once the agent was closed: nobody would close that connection.
         """
+        if self._root()._state in {"closing", "closed"}:
+            return
         for tool in self.tools:
             tool.prepare()
         try:
@@ -158,21 +161,21 @@ class ModelAgent(Agent):
 
     async def _loop(self, turn: Turn) -> None:
         empties = 0
-        asked = 0
+        called = 0  # requests that ended in calls; an empty one is sent again as it was
         while True:
-            tools = turn.tools if asked < self.max_steps else ()
-            response = await Step(self, turn, tools, first=asked == 0).run()
-            asked += 1
+            tools = turn.tools if called < self.max_steps else ()
+            response = await Step(self, turn, tools, first=not called).run()
             if response.outcome.skip:
                 return
             if response.outcome.end_call:
                 await self._farewell(turn)
                 return
-            if response.outcome.plain and asked <= self.max_steps:
+            if response.outcome.plain:
+                called += 1
                 continue
             if response.said:
                 return
-            if asked > self.max_steps:
+            if called >= self.max_steps:
                 raise MaxStepsError(self.max_steps, provider=self._provider.name)
             empties = self._count_empty(response, empties)
 
