@@ -239,7 +239,7 @@ class Probe:
             return
         if source is None:
             return
-        if source.settled and not self._stopping:
+        if source.settled and not self._stopping and not self._deferred(source, event):
             trace.broken(2, f"answer {source.number} emitted {type(event).__name__} after it was cancelled")
         if isinstance(event, AnswerFailed):
             source.failures += 1
@@ -250,6 +250,13 @@ class Probe:
         elif isinstance(event, MessageCorrected):
             changed = [event.new if item is event.old else item for item in source.stored]
             source.stored = [item for item in changed if item is not None]
+
+    def _deferred(self, source: AnswerTrace, event: Event) -> bool:
+        """Whether this is the result of the tool that itself cancelled the answer and then ran to its end."""
+        if not isinstance(event, MessageAdded) or not isinstance(event.message, ToolResult):
+            return False
+        open_call = unpaired(source.items_when_stopped or [])
+        return open_call is not None and open_call.tool_call_id == event.message.tool_call_id
 
     def _finished(self, event: AnswerFinished, source: AnswerTrace | None) -> None:
         owner = next((t for t in self.trace.answers if t.answer._result is event.result), source)  # noqa: SLF001
