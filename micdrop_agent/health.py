@@ -240,7 +240,7 @@ class HealthRegistry:
                 retry_in=None if child.until is None else self.badness(key),
                 last_error=child.error,
             )
-            for key, child in tuple(self._children.items())
+            for key, child in self._children.copy().items()
         }
 
     def reset(self, key: str | None = None) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from fallback_kit import Cast, Heard, down, listen, stored
 
+from fallback_kit import Cast, Heard, down, listen, stored
 from micdrop_agent.events import AgentSwitched, AnswerFailed, MessageAdded
 from micdrop_agent.health import HealthRegistry
 from micdrop_agent.messages import ToolCall, ToolResult
@@ -241,9 +241,10 @@ def test_closing_during_a_switch_leaves_nothing_running(backend: Backend) -> Non
             async def close(_: object) -> None:
                 await agent.aclose()
 
+            heard = Heard()
             async with anyio.create_task_group() as tasks:
                 agent.on(AgentSwitched, lambda event: tasks.start_soon(close, event))
-                heard = await listen(agent)
+                await listen(agent, heard)
             assert heard.text == ""
             assert heard.result.status == "cancelled"
 
@@ -333,7 +334,7 @@ def test_a_hedge_that_fails_is_no_switch_and_the_chain_of_switches_has_no_gap(ba
 def test_a_nested_supervisor_that_loses_a_race_tells_of_no_switch(backend: Backend) -> None:
     """Invariant 9: the switches within a rival are not told unless it wins."""
     inner = Cast([0.1, down()], [5.0, "inner"])
-    outer = Cast([2.0, "a"], lambda: inner.agent())
+    outer = Cast([2.0, "a"], inner.agent)
 
     async def scenario() -> Heard:
         async with outer.agent(hedge_after=0.5) as agent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import anyio
@@ -16,6 +15,8 @@ from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.testing import Act, ScriptedAgent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
     from micdrop_agent.events import Event
@@ -42,9 +43,9 @@ class Cast:
 
     def _factory(self, index: int, script: Any) -> Callable[[], Agent]:
         def make() -> Agent:
-            child = script() if callable(script) else ScriptedAgent(script, system_prompt=f"prompt {index}")
+            child: Agent = script() if callable(script) else ScriptedAgent(script, system_prompt=f"prompt {index}")
             self.made[index].append(child)
-            return cast("Agent", child)
+            return child
 
         return make
 
@@ -53,7 +54,7 @@ class Cast:
         return [sum(cast("ScriptedAgent", child).asked for child in made) for made in self.made]
 
     def agent(self, **options: Any) -> FallbackAgent:
-        """A supervisor of these children, named a, b, c, …"""
+        """A supervisor of these children, named a, b, c and so on."""
         options.setdefault("names", [chr(ord("a") + index) for index in range(len(self.factories))])
         return FallbackAgent(self.factories, **options)
 
