@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import anyio
 
 from micdrop_agent.options import ExtractJson, ExtractTag
 
@@ -14,7 +18,18 @@ if TYPE_CHECKING:
 
     from micdrop_agent.agent import Agent
 
-__all__ = ["State", "at_home", "call_back", "extract", "function", "may_answer", "may_open"]
+__all__ = [
+    "State",
+    "at_home",
+    "call_back",
+    "cancelled_from_outside",
+    "extract",
+    "function",
+    "may_answer",
+    "may_open",
+    "running_loop",
+    "tools",
+]
 
 State: TypeAlias = Literal["new", "open", "closing", "closed"]
 
@@ -24,6 +39,18 @@ def running_loop() -> object:
     # Read without an import: under Trio asyncio may never have been loaded.
     asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else asyncio._get_running_loop()
+
+
+def cancelled_from_outside() -> bool:
+    """Whether a cancellation that was just caught was asked for, by a scope or of this very task.
+
+    On asyncio an awaited future that somebody else cancelled raises ``CancelledError`` too: for
+    the code that awaits it this is an error like any other.
+    """
+    if running_loop() is None or anyio.current_effective_deadline() == -math.inf:
+        return True
+    task = sys.modules["asyncio"].current_task()
+    return task is None or task.cancelling() > 0
 
 
 def may_open(agent: Agent, state: State, *, owned: bool) -> None:
@@ -70,6 +97,12 @@ def extract(name: str, value: object) -> None:
     """Refuse extraction options of another kind."""
     if value is not None and not isinstance(value, ExtractJson | ExtractTag):
         raise TypeError(f"{name} must be an ExtractJson or an ExtractTag, not {value!r}")
+
+
+def tools(name: str, value: object) -> None:
+    """Refuse what is no list of tools, a single tool for example."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of tools or functions, not {value!r}")
 
 
 def function(name: str, value: object) -> None:

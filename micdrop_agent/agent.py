@@ -113,6 +113,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         check_text("system_prompt", system_prompt)
         _checks.extract("extract", extract)
         _checks.function("on_before_answer", on_before_answer)
+        _checks.tools("tools", tools)
         check_flag("record_interrupted", record_interrupted)
         check_flag("raise_on_failure", raise_on_failure)
         check_flag("parallel_tools", parallel_tools)
@@ -411,11 +412,15 @@ class Agent(AsyncContextManagerMixin, ABC):
 
     def end_call(self) -> None:
         """Emit ``EndCallRequested`` now. Inside an answer use ``turn.end_call()``."""
-        self._root()._hub.emit(EndCallRequested())
+        root = self._root()
+        root._check_thread("end_call()")
+        root._hub.emit(EndCallRequested())
 
     def skip_answer(self) -> None:
         """Emit ``AnswerSkipped`` now. Inside an answer use ``turn.skip_answer()``."""
-        self._root()._hub.emit(AnswerSkipped())
+        root = self._root()
+        root._check_thread("skip_answer()")
+        root._hub.emit(AnswerSkipped())
 
     # -- tools
 

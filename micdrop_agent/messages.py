@@ -42,7 +42,9 @@ def _no_extra() -> Mapping[str, Any]:
     return {}
 
 
-_text = attrs.validators.instance_of(str)
+def _text(_item: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{attribute.name} must be a text, not {value!r}")
 
 
 @attrs.frozen
