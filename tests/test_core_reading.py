@@ -375,12 +375,12 @@ def test_a_thousand_answers_leave_no_objects_behind(backend: Backend) -> None:
             agent.cancel()
             agent.conversation.replace([])
             gc.collect()
-            before = sum(1 for found in gc.get_objects() if isinstance(found, Answer))
+            before = sum(1 for found in gc.get_objects() if type(found) is Answer)
             await turns(agent, 1000)
             agent.cancel()
             await anyio.sleep(1)
             gc.collect()
-            after = sum(1 for found in gc.get_objects() if isinstance(found, Answer))
+            after = sum(1 for found in gc.get_objects() if type(found) is Answer)
             assert after <= before
             assert agent._alive == 0
             assert not agent._background

@@ -169,7 +169,7 @@ def test_no_response_is_left_to_the_garbage_collector(backend: Backend) -> None:
     gc.disable()
     try:
         run_virtual(backend, scenario)
-        assert not [each for each in gc.get_objects() if isinstance(each, ResponseParser)]
+        assert not [each for each in gc.get_objects() if type(each) is ResponseParser]
     finally:
         gc.enable()
 
