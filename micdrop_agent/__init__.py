@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from micdrop_agent.providers.local import LocalAgent
     from micdrop_agent.providers.mistral import MistralAgent
     from micdrop_agent.providers.openai import OpenaiAgent
+    from micdrop_agent.store import CallInUseError, ConversationStore, SqliteStore, StoreError
 
 __version__: Final = "0.1.0.dev0"
 
@@ -66,8 +67,10 @@ __all__ = [
     "AnswerResult",
     "AnswerSkipped",
     "Attempt",
+    "CallInUseError",
     "ChatAgent",
     "Conversation",
+    "ConversationStore",
     "EchoAgent",
     "EndCallRequested",
     "Event",
@@ -89,6 +92,8 @@ __all__ = [
     "OpenaiAgent",
     "ProviderError",
     "Retry",
+    "SqliteStore",
+    "StoreError",
     "Timeouts",
     "Tool",
     "ToolCall",
@@ -103,11 +108,15 @@ __all__ = [
 ]
 
 _LATE: Final = {
+    "CallInUseError": "micdrop_agent.store",
     "ChatAgent": "micdrop_agent.providers.chat",
+    "ConversationStore": "micdrop_agent.store",
     "LocalAgent": "micdrop_agent.providers.local",
     "MistralAgent": "micdrop_agent.providers.mistral",
     "ModelAgent": "micdrop_agent.model_agent",
     "OpenaiAgent": "micdrop_agent.providers.openai",
+    "SqliteStore": "micdrop_agent.store",
+    "StoreError": "micdrop_agent.store",
 }
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from micdrop_agent.messages import Item, Role
     from micdrop_agent.options import ExtractJson, ExtractTag
     from micdrop_agent.result import TraceEvent
+    from micdrop_agent.store import ConversationStore, KeptCall
     from micdrop_agent.tools import Tool
 
 __all__ = ["Agent", "BeforeAnswer"]
@@ -144,6 +145,9 @@ class Agent(AsyncContextManagerMixin, ABC):
         self._current: Answer | None = None
         self._all_done: anyio.Event | None = None
         self._alive = 0
+        self._kept: KeptCall | None = None
+        self._began: list[Callable[[Answer], None]] = []
+        """Called with each answer in the step, and the context, in which it is started."""
 
     # -- life
 
@@ -152,6 +156,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         _checks.may_open(self, self._state, owned=self._owner is not None)
         self._state = "open"
         self._home = (threading.get_ident(), _checks.running_loop())
+        whole = False
         try:
             with lone_error_unwrapped():
                 async with anyio.create_task_group() as tasks:
@@ -161,12 +166,17 @@ class Agent(AsyncContextManagerMixin, ABC):
                         yield self
                     finally:
                         self._close()
+            whole = True
         finally:
             self._tasks = None
             self._state = "closed"
-            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                await self.aclose()
-                await self._stop_resources()
+            try:
+                with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                    await self.aclose()
+                    await self._stop_resources()
+            finally:
+                if self._kept is not None:
+                    await self._kept._finish(raising=whole)
 
     async def aclose(self) -> None:
         """Cancel the live answer, forget the listeners, and let nothing start any more.
@@ -259,6 +269,8 @@ class Agent(AsyncContextManagerMixin, ABC):
             None,
         )
         answer = self._current = Answer(self, prompt)
+        for began in self._began:
+            began(answer)
         self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
         return answer
 
@@ -422,6 +434,47 @@ class Agent(AsyncContextManagerMixin, ABC):
         root._check_thread("skip_answer()")
         root._hub.emit(AnswerSkipped())
 
+    # -- keeping
+
+    async def attach(
+        self,
+        store: ConversationStore,
+        call_id: str,
+        *,
+        on_error: Callable[[Exception], object] | None = None,
+    ) -> KeptCall:
+        """Keep the conversation in ``store`` from now on, after loading what it has of the call.
+
+        Inside the agent's block, before the first answer. What is stored comes first, then what the
+        agent has besides; a system prompt of the agent replaces the stored one, an empty one does
+        not. A tool call that a crash cut off gets an error as its result. Afterwards nothing waits
+        for the store; leaving the block does, and ``flush()``.
+
+        Args:
+            store: For example ``SqliteStore("calls.db")``; leave it after the agent.
+            call_id: Name of the call, your own.
+            on_error: Called when the store fails, which is also logged. The call goes on, and what
+                is not stored is tried again with the next change and at the end of the block.
+
+        Raises:
+            CallInUseError: Somebody else keeps that call.
+            StoreError: The store cannot be read or written; also from the end of the block, when
+                something could not be stored to the last.
+            RuntimeError: The agent is not open, attached already, or answering.
+        """
+        from micdrop_agent.store import attach
+
+        return await attach(self, store, call_id, on_error=on_error)
+
+    async def flush(self) -> None:
+        """Wait until every change up to now is stored; returns at once without ``attach()``.
+
+        Raises:
+            StoreError: The store fails.
+        """
+        if self._kept is not None:
+            await self._kept.flush()
+
     # -- tools
 
     @property
@@ -538,11 +591,15 @@ class Agent(AsyncContextManagerMixin, ABC):
                 + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
                 for event in trace
             )
-            self.logger.debug("answer: %s", steps)
+            end = trace[-1]
+            self.logger.debug(
+                "answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at}
+            )
 
     def _log_failure(self, error: Exception) -> None:
         ours = isinstance(error, MicdropError)
-        self.logger.error("the answer failed: %s", error, exc_info=None if ours else error)
+        extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
+        self.logger.error("the answer failed: %s", error, exc_info=None if ours else error, extra=extra)
 
     # -- guards
 
