@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis  # noqa: F401  # with it loaded, Trio's scheduler is seeded: sweeps repeat themselves
-import pytest
+
+if TYPE_CHECKING:
+    import pytest
 
 _HERE = Path(__file__).parent
 # The suite is imported with --import-mode=importlib, which finds no neighbours by itself.

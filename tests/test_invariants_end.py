@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_support import Host, at_fraction, expected_items, fractions, quickly, scripts
 
-from micdrop_agent import AnswerFailed, AnswerFinished, ChatAgent, EndCallRequested, Message, MessageAdded, Retry, Timeouts, tool
+from micdrop_agent import (
+    AnswerFailed,
+    AnswerFinished,
+    ChatAgent,
+    EndCallRequested,
+    Message,
+    MessageAdded,
+    Retry,
+    Timeouts,
+    tool,
+)
 from micdrop_agent.testing import (
     BACKENDS,
     Call,
@@ -101,9 +111,7 @@ def test_invariant_3_an_answer_ends_exactly_once_with_one_status(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @quickly
-@given(
-    script=scripts, first=fractions, others=st.lists(st.sampled_from(("cancel", "close", "aclose")), max_size=3)
-)
+@given(script=scripts, first=fractions, others=st.lists(st.sampled_from(("cancel", "close", "aclose")), max_size=3))
 def test_invariant_3_further_ends_of_an_ended_answer_are_nothing(
     backend: Backend, script: list[Any], first: float, others: list[str]
 ) -> None:
@@ -166,10 +174,10 @@ def test_invariant_7_the_superseded_request_is_closed_before_the_next_is_sent(
             options: dict[str, Any] = {"base_url": provider.base_url, "connect": provider.connect}
             async with ChatAgent(model="m", api_key="k", **options) as agent:
                 agent.add_user_message("Well?")
-                for gap in gaps:
-                    answer = agent.answer()
+                for gap in gaps[:-1]:
+                    agent.answer()
                     await anyio.sleep(gap)
-                assert (await answer.wait()).text == "One two three."
+                assert (await agent.answer().wait()).text == "One two three."
             return max(request.overlap for request in provider.requests)
 
     assert run_virtual(backend, scenario) == 1
@@ -226,7 +234,10 @@ def test_invariant_8_a_barge_in_is_never_a_failure(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @quickly
-@given(name=st.sampled_from(("status", "close_before_status", "keepalives_only", "end_without_mark")), retries=st.integers(0, 3))
+@given(
+    name=st.sampled_from(("status", "close_before_status", "keepalives_only", "end_without_mark")),
+    retries=st.integers(0, 3),
+)
 def test_invariant_9_and_10_a_failed_request_leaves_no_trace_and_retries_are_counted(
     backend: Backend, name: Any, retries: int
 ) -> None:

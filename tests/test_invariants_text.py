@@ -184,31 +184,27 @@ def test_invariant_12_a_consumer_may_stop_reading_at_any_time(
         for text in tuple(say):
             await turn.write(text)
 
-    async def read_some(answer: Answer) -> None:
-        taken = 0
-        async for _ in answer:
-            taken += 1
-            if taken >= leave_after:
-                return
-            if how == "time out":
-                await anyio.sleep(0.01)
-
-    async def leave_early(agent: ScriptedAgent) -> None:
-        answer = agent.answer()
-        if how == "never":
-            return
-        with anyio.move_on_after(0.001 if how == "time out" else 5):
-            await read_some(answer)
-        if how == "raise":
-            raise LookupError("the host's own")
-        if how == "close":
-            await answer.aclose()
-
     async def scenario() -> list[str]:
         async with ScriptedAgent([script], buffer_size=buffer_size) as agent:
-            with contextlib.suppress(LookupError):
-                await leave_early(agent)
+            answer = agent.answer()
+            if how != "never":
+                with anyio.move_on_after(0.001 if how == "time out" else 5), contextlib.suppress(LookupError):
+                    await _read_some(answer, leave_after, how)
+            if how == "close":
+                await answer.aclose()
             say[:] = ["All ", "of it."]
             return [chunk async for chunk in agent.answer()]
 
     assert run_virtual(backend, scenario) == ["All ", "of it."]
+
+
+async def _read_some(answer: Answer, leave_after: int, how: str) -> None:
+    taken = 0
+    async for _ in answer:
+        taken += 1
+        if taken >= leave_after:
+            break
+        if how == "time out":
+            await anyio.sleep(0.01)
+    if how == "raise":
+        raise LookupError("the host's own")

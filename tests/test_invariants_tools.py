@@ -110,7 +110,9 @@ def test_invariant_6_a_tool_may_stop_its_own_answer(backend: Backend, how: str) 
         return "stopped"
 
     async def hosted(probe: Probe) -> None:
-        stopper = Tool.from_schema("stop", "", {"type": "object", "properties": {}}, lambda arguments, agent: stop(agent))
+        stopper = Tool.from_schema(
+            "stop", "", {"type": "object", "properties": {}}, lambda arguments, agent: stop(agent)
+        )
         async with ScriptedAgent(["One ", Call("stop"), "never"], ["Two."], tools=[stopper]) as agent:
             probe.watch(agent)
             await read(probe, agent.answer())
@@ -119,7 +121,11 @@ def test_invariant_6_a_tool_may_stop_its_own_answer(backend: Backend, how: str) 
     trace = run_scenario(hosted, backend)
     _each_result_behind_its_call(trace.final)
     result = next(item for item in trace.final if isinstance(item, ToolResult))
-    assert result.output == ('"stopped"' if how == "cancel" else CANCELLED) or how in {"answer", "aclose", "raise after cancel"}
+    assert result.output == ('"stopped"' if how == "cancel" else CANCELLED) or how in {
+        "answer",
+        "aclose",
+        "raise after cancel",
+    }
     assert not any(isinstance(item, Message) and "never" in item.content for item in trace.final)
 
 
@@ -174,7 +180,12 @@ async def _model_with_tools(probe: Probe) -> None:
     replies = [call_tool("look", {"n": 1}, "c1", text="Let me see. "), say("It is ", "1."), say("Fine.")]
     async with ScriptedProvider(replies) as provider:
         agent: Agent = ChatAgent(
-            model="m", api_key="k", base_url=provider.base_url, connect=provider.connect, tools=[look], raise_on_failure=False
+            model="m",
+            api_key="k",
+            base_url=provider.base_url,
+            connect=provider.connect,
+            tools=[look],
+            raise_on_failure=False,
         )
         async with agent:
             probe.watch(agent)
@@ -184,6 +195,8 @@ async def _model_with_tools(probe: Probe) -> None:
                     await read(probe, agent.answer())
 
 
-@pytest.mark.parametrize("inject", ["cancel", "cancel(heard)", "answer", "aclose", "close answer", "host scope", *sorted(NATIVE)])
+@pytest.mark.parametrize(
+    "inject", ["cancel", "cancel(heard)", "answer", "aclose", "close answer", "host scope", *sorted(NATIVE)]
+)
 def test_invariant_6_holds_at_every_step_of_a_model_agent_with_a_tool(inject: str) -> None:
     assert cancel_everywhere(_model_with_tools, inject=inject).points > 50

@@ -6,13 +6,15 @@ follows a script, byte for byte; ``ScriptedAgent`` an agent that does.
 
 from __future__ import annotations
 
-from micdrop_agent.testing._invariants import AnswerTrace, InvariantError, Probe, Trace, check_invariants
+from micdrop_agent.testing._invariants import InvariantError, check_invariants
+from micdrop_agent.testing._loop import DeadlockError
+from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
 from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
 from micdrop_agent.testing._replies import call_tool, fault, parts, say
 from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent
 from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
 from micdrop_agent.testing._sweep import INJECTIONS, NATIVE, SweepReport, cancel_everywhere, read, run_scenario
-from micdrop_agent.testing._virtual import BACKENDS, Backend, DeadlockError, backend_options, count_steps, run_virtual
+from micdrop_agent.testing._virtual import BACKENDS, Backend, backend_options, count_steps, run_virtual
 from micdrop_agent.testing._wire import wire_attempt, wire_script
 
 __all__ = [

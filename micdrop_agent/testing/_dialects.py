@@ -144,7 +144,13 @@ class ResponsesDialect:
     def _item(self, text: str | None) -> dict[str, Any]:
         content = [] if text is None else [{"type": "output_text", "text": text, "annotations": []}]
         status = "in_progress" if text is None else "completed"
-        return {"id": f"msg_{self._index}", "type": "message", "role": "assistant", "status": status, "content": content}
+        return {
+            "id": f"msg_{self._index}",
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": content,
+        }
 
     def _part(self, kind: str, **members: Any) -> bytes:
         return self._say(kind, output_index=self._index, item_id=f"msg_{self._index}", content_index=0, **members)

@@ -106,7 +106,7 @@ class Exchange:
             self._stream.reset()
             return
         await anyio.sleep(0.02)
-        raw = self._stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        raw = self._stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610  # not Django's
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await anyio.aclose_forcefully(self._stream)
 
@@ -227,7 +227,7 @@ class ScriptedProvider:
     async def listening(self) -> AsyncGenerator[str]:
         """Serve on a free loopback port as well; gives the base URL."""
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # not Django's
 
         async def serve(stream: anyio.abc.ByteStream) -> None:
             await self._serve(stream, "127.0.0.1")
@@ -277,6 +277,8 @@ class ScriptedProvider:
         self._notify()
         exchange = Exchange(request, connection.stream)
         scope = connection.reply_scope = anyio.CancelScope()
+        if connection._gone:
+            scope.cancel()
         try:
             with scope:
                 await self._pick(request)(exchange)

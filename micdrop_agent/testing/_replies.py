@@ -45,7 +45,7 @@ def say(*chunks: str, gap: float = 0.0) -> Reply:
         *chunks: Text deltas; each is one write.
         gap: Seconds before each of them.
     """
-    pause = [{"after_ms": gap * _MS}] if gap else []
+    pause: list[Part] = [{"after_ms": gap * _MS}] if gap else []
     return parts([part for chunk in chunks for part in (*pause, {"text": [chunk]})])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import anyio
 import attrs
@@ -77,26 +77,29 @@ class ScriptedAgent(Agent):
 
     async def _play(self, act: Act, turn: Turn) -> bool:
         """Do one act; true if it ended the turn."""
-        match act:
-            case str():
-                await turn.write(act)
-            case int() | float():
-                await anyio.sleep(act)
-            case Call():
-                return await self._run([act], turn)
-            case Message():
-                turn.add(act)
-            case BaseException():
-                raise act
-            case _Hang():
-                await anyio.sleep_forever()
-            case Sequence():
-                return await self._run(act, turn)
-            case _:
-                result = act(turn)
-                if inspect.isawaitable(result):
-                    await result
+        if isinstance(act, Call):
+            return await self._run([act], turn)
+        if isinstance(act, str):
+            await turn.write(act)
+        elif isinstance(act, int | float):
+            await anyio.sleep(act)
+        elif isinstance(act, Sequence):
+            return await self._run(cast("Sequence[Call]", act), turn)
+        else:
+            await self._play_rare(act, turn)
         return False
+
+    async def _play_rare(self, act: Message | BaseException | _Hang | Callable[[Turn], Any], turn: Turn) -> None:
+        if isinstance(act, BaseException):
+            raise act
+        if isinstance(act, Message):
+            turn.add(act)
+        elif isinstance(act, _Hang):
+            await anyio.sleep_forever()
+        else:
+            result = act(turn)
+            if inspect.isawaitable(result):
+                await result
 
     async def _run(self, calls: Sequence[Call], turn: Turn) -> bool:
         turn.commit()

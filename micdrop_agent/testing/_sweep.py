@@ -17,7 +17,8 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from micdrop_agent.testing._invariants import InvariantError, Probe, Trace, check_invariants
+from micdrop_agent.testing._invariants import InvariantError, check_invariants
+from micdrop_agent.testing._probe import Probe, Trace
 from micdrop_agent.testing._virtual import BACKENDS, run_virtual
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Run:
 def _open_agent(run: _Run) -> Agent | None:
     """The agent, while it is open: a closed one refuses some of this, by rule."""
     agent = run.probe.trace.agent
-    return agent if agent is not None and agent._state == "open" else None  # noqa: SLF001  # it has no public name
+    return agent if agent is not None and agent._state == "open" else None  # it has no public name
 
 
 def _cancel(run: _Run) -> None:

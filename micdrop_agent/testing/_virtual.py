@@ -11,58 +11,23 @@ steps (exactly where a foreign event handler would call ``agent.cancel()``), and
 from __future__ import annotations
 
 import asyncio
-import random
-import selectors
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.to_thread
-import attrs
+
+from micdrop_agent.testing._loop import REAL_GRACE_S, DeadlockError, Options, Steps, VirtualTimeLoop
 
 if TYPE_CHECKING:
-    import contextvars
+    from collections.abc import Awaitable, Callable, Mapping
+
+    import trio
 
 T = TypeVar("T")
 Backend: TypeAlias = Literal["asyncio", "trio", "asyncio-native"]
 
 BACKENDS: Final[tuple[Backend, ...]] = ("asyncio", "trio")
 """The two event loops that everything in the library runs on; use it to parametrize tests."""
-
-_REAL_GRACE_S: Final = 10.0
-"""Longest real wait for a worker thread or a socket before it counts as hung."""
-
-
-class DeadlockError(Exception):
-    """Nothing can run any more, or the run went on for too long; a real run would hang here.
-
-    Attributes:
-        waiting: What each unfinished task is waiting for, one line per task.
-    """
-
-    def __init__(self, message: str, waiting: tuple[str, ...] = ()) -> None:
-        super().__init__("\n  ".join((message, *waiting)))
-        self.waiting = waiting
-
-
-@attrs.define(eq=False)
-class _Steps:
-    """Counts scheduling steps, tells the observer, and keeps the first error it raises."""
-
-    on_step: Callable[[int], object] | None
-    max_steps: int
-    count: int = 0
-    error: BaseException | None = None
-
-    def step(self) -> bool:
-        """Count one step; False once there were too many."""
-        self.count += 1
-        if self.on_step is not None and self.error is None:
-            try:
-                self.on_step(self.count)
-            except BaseException as error:  # noqa: BLE001  # the event loop would swallow it; it is raised after the run
-                self.error = error
-        return self.count <= self.max_steps
 
 
 def run_virtual(
@@ -94,8 +59,8 @@ def run_virtual(
     Raises:
         DeadlockError: Nothing can run any more, or a limit was reached.
     """
-    steps = _Steps(on_step, max_steps)
-    options = _Options(lag, shuffle_seed, time_limit, io_grace)
+    steps = Steps(on_step, max_steps)
+    options = Options(lag, shuffle_seed, time_limit, io_grace)
     if backend == "trio":
         result = _run_trio(fn, args, steps, options)
     else:
@@ -116,138 +81,13 @@ def count_steps(backend: Backend, fn: Callable[..., Awaitable[object]], *args: A
     return seen[0]
 
 
-@attrs.frozen
-class _Options:
-    lag: float
-    shuffle_seed: int | None
-    time_limit: float
-    io_grace: float
-
-
 def _threads_busy() -> bool:
     """Whether a worker thread may still wake the loop, so that the clock must not jump."""
     return anyio.to_thread.current_default_thread_limiter().borrowed_tokens > 0
 
 
-# ------------------------------------------------------------------------------------------- asyncio
-
-
-class _VirtualSelector(selectors.DefaultSelector):  # type: ignore[valid-type, misc]  # the class depends on the platform
-    """Turns the time-out of a wait into a jump of the loop's clock."""
-
-    loop: VirtualTimeLoop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = super().select(0)
-        if not events and timeout != 0:
-            events = self._wait(timeout)
-        self.loop.before_batch()
-        return cast("list[tuple[selectors.SelectorKey, int]]", events)
-
-    def _wait(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        loop = self.loop
-        busy = loop.main_limiter_busy()
-        # One key is the loop's own wake-up pipe; more are sockets that somebody waits on. The loop's executor
-        # resolves host names.
-        sockets = len(self.get_map()) > 1 or cast("Any", loop)._default_executor is not None
-        if busy or (sockets and (timeout is None or loop.options.io_grace > 0)):
-            real = _REAL_GRACE_S if busy or timeout is None else loop.options.io_grace
-            events = super().select(real)
-            if events:
-                return cast("list[tuple[selectors.SelectorKey, int]]", events)
-        if timeout is None:
-            raise loop.deadlock("deadlock: nothing is scheduled and nothing can wake a task")
-        loop.jump(timeout)
-        return []
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio event loop in virtual time; made by ``run_virtual``."""
-
-    def __init__(self, steps: _Steps, options: _Options) -> None:
-        selector = _VirtualSelector()
-        selector.loop = self
-        self.options = options
-        self._steps = steps
-        self._now = 0.0
-        self._over = False
-        self._random = None if options.shuffle_seed is None else random.Random(options.shuffle_seed)  # noqa: S311  # order only
-        self.limiter: anyio.CapacityLimiter | None = None
-        super().__init__(selector)
-
-    def time(self) -> float:
-        """Virtual seconds since the start of the run."""
-        return self._now
-
-    def jump(self, seconds: float) -> None:
-        """Let time pass at once."""
-        # Landing a hair short of the timer would make the loop ask again for a jump of 1e-17 s.
-        self._now += max(seconds, 1e-9) + self.options.lag
-        if self._now > self.options.time_limit and not self._over:
-            raise self.deadlock(f"still running after {self.options.time_limit:g} virtual seconds")
-
-    def deadlock(self, message: str) -> DeadlockError:
-        """The error that says which tasks wait; later ones are for the clean-up, which may take its time."""
-        self._over = True
-        tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
-        return DeadlockError(message, tuple(f"{task.get_name()}: {_where(task)}" for task in tasks))
-
-    def before_batch(self) -> None:
-        """Check the step limit and shuffle what is ready."""
-        if self._steps.count > self._steps.max_steps and not self._over:
-            raise self.deadlock(f"still running after {self._steps.max_steps} scheduling steps")
-        if self._random is not None:
-            ready = cast("Any", self)._ready
-            order = list(ready)
-            self._random.shuffle(order)
-            ready.clear()
-            ready.extend(order)
-
-    def main_limiter_busy(self) -> bool:
-        """Whether a worker thread of AnyIO is at work."""
-        return self.limiter is not None and self.limiter.borrowed_tokens > 0
-
-    def _counted(self, callback: Callable[..., object]) -> Callable[..., None]:
-        def run(*args: Any) -> None:
-            try:
-                callback(*args)
-            finally:
-                self._steps.step()
-
-        return run
-
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        """As in asyncio, counted."""
-        return super().call_soon(self._counted(callback), *args, context=context)
-
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        """As in asyncio, counted."""
-        return super().call_soon_threadsafe(self._counted(callback), *args, context=context)
-
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        """As in asyncio, counted."""
-        return super().call_at(when, self._counted(callback), *args, context=context)
-
-
-def _where(task: asyncio.Task[Any]) -> str:
-    """The innermost frame of a waiting task."""
-    waiter: Any = task.get_coro()
-    frame = None
-    while (inner := getattr(waiter, "cr_frame", None)) is not None:
-        frame, waiter = inner, waiter.cr_await
-    if frame is None:
-        return "finished"
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
-
-
 def _run_asyncio(
-    fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: _Steps, options: _Options, *, native: bool
+    fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: Steps, options: Options, *, native: bool
 ) -> T:
     loops: list[VirtualTimeLoop] = []
 
@@ -268,40 +108,13 @@ def _run_asyncio(
 # ---------------------------------------------------------------------------------------------- Trio
 
 
-def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: _Steps, options: _Options) -> T:
+def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: Steps, options: Options) -> T:
     import trio
     from trio._core import _run as trio_internals
 
     guard = trio.CancelScope()
     clock = _trio_clock(options)
-
-    class Watch(trio.abc.Instrument):
-        def __init__(self) -> None:
-            self.reason = ""
-
-        def after_task_step(self, task: trio.lowlevel.Task) -> None:
-            clock.autojump_threshold = _REAL_GRACE_S if _threads_busy() else options.io_grace
-            if not steps.step():
-                self.stop(f"still running after {steps.max_steps} scheduling steps")
-
-        def stop(self, reason: str) -> None:
-            self.reason = self.reason or reason
-            guard.cancel()
-
-        def before_io_wait(self, timeout: float) -> None:
-            now = trio.lowlevel.current_statistics()
-            # The guard's own deadline is no reason to wait for; after it, there is none at all.
-            limit = float("inf") if self.reason else guard.deadline - clock.current_time() - 1e-6
-            waits_for_ever = not now.tasks_runnable and now.seconds_to_next_deadline >= limit
-            if state == ["done"] or not waits_for_ever or clock.autojump_threshold:
-                return
-            if self.reason:
-                clock.broken = self.reason + ", and not even cancellation ends it"
-            else:
-                self.stop("deadlock: nothing is scheduled and nothing can wake a task")
-
-    watch = Watch()
-    state: list[str] = []
+    watch = _trio_watch(guard, clock, steps, options)
 
     async def main() -> T:
         with guard:
@@ -309,7 +122,7 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: _St
             try:
                 result = await fn(*args)
             finally:
-                state.append("done")
+                watch.done = True
         if guard.cancelled_caught:
             raise DeadlockError(watch.reason or f"still running after {options.time_limit:g} virtual seconds")
         return result
@@ -325,7 +138,41 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: _St
         raise
 
 
-def _trio_clock(options: _Options) -> Any:
+def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Options) -> Any:
+    """The instrument that counts the steps, and ends a run in which nothing can happen any more."""
+    import trio
+
+    class Watch(trio.abc.Instrument):
+        reason = ""
+        done = False
+
+        def after_task_step(self, task: trio.lowlevel.Task) -> None:
+            del task
+            clock.autojump_threshold = REAL_GRACE_S if _threads_busy() else options.io_grace
+            if not steps.step():
+                self.stop(f"still running after {steps.max_steps} scheduling steps")
+
+        def stop(self, reason: str) -> None:
+            self.reason = self.reason or reason
+            guard.cancel()
+
+        def before_io_wait(self, timeout: float) -> None:
+            del timeout
+            now = trio.lowlevel.current_statistics()
+            # The guard's own deadline is no reason to wait for; after it, there is none at all.
+            limit = float("inf") if self.reason else guard.deadline - clock.current_time() - 1e-6
+            waits_for_ever = not now.tasks_runnable and now.seconds_to_next_deadline >= limit
+            if self.done or not waits_for_ever or clock.autojump_threshold:
+                return
+            if self.reason:
+                clock.broken = self.reason + ", and not even cancellation ends it"
+            else:
+                self.stop("deadlock: nothing is scheduled and nothing can wake a task")
+
+    return Watch()
+
+
+def _trio_clock(options: Options) -> Any:
     """A ``MockClock`` that overshoots and can be broken; the run loop asks for this very class, which is final."""
     import trio.testing
 
@@ -349,5 +196,5 @@ def _trio_clock(options: _Options) -> Any:
 def backend_options(backend: Backend) -> Mapping[str, Any]:
     """Options for ``anyio.run`` that give an event loop virtual time, for code that starts its own loop."""
     if backend == "trio":
-        return {"clock": _trio_clock(_Options(0.0, None, float("inf"), 0.0))}
-    return {"loop_factory": lambda: VirtualTimeLoop(_Steps(None, 2**62), _Options(0.0, None, float("inf"), 0.0))}
+        return {"clock": _trio_clock(Options(0.0, None, float("inf"), 0.0))}
+    return {"loop_factory": lambda: VirtualTimeLoop(Steps(None, 2**62), Options(0.0, None, float("inf"), 0.0))}

@@ -6,8 +6,8 @@ wait_ms, encoding, end}], "after": "repeat_last"}``.
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -15,6 +15,8 @@ import anyio
 from micdrop_agent.testing._replies import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply
 
 _ATTEMPT: Final = frozenset({"status", "headers", "body_file", "encoding", "cut", "gap_ms", "wait_ms", "end"})
@@ -52,22 +54,14 @@ def wire_attempt(attempt: Mapping[str, Any], read: Callable[[str], bytes]) -> Re
         raise ValueError(f"unknown members of an attempt: {sorted(unknown)}")
     if end not in _ENDS:
         raise ValueError(f"unknown end of an attempt: {end!r}")
-    body = read(attempt["body_file"]) if attempt.get("body_file") else b""
     headers = dict(attempt.get("headers", {}))
-    if attempt.get("encoding") == "gzip-flush":
-        headers["content-encoding"] = "gzip"
-        pieces = _gzip_per_event(body)
-    elif "encoding" in attempt:
-        raise ValueError(f"unknown encoding: {attempt['encoding']!r}")
-    else:
-        pieces = _cut(body, attempt.get("cut"))
+    pieces = _pieces(attempt, headers, read(attempt["body_file"]) if attempt.get("body_file") else b"")
 
     async def reply(exchange: Exchange) -> None:
         await anyio.sleep(attempt.get("wait_ms", 0) / _MS)
-        if end == "close_before_status":
-            return
         if end == "reset_before_status":
             await exchange.reset()
+        if end in {"close_before_status", "reset_before_status"}:
             return
         await exchange.head(attempt.get("status", 200), headers)
         if end == "stall":
@@ -78,6 +72,17 @@ def wire_attempt(attempt: Mapping[str, Any], read: Callable[[str], bytes]) -> Re
         await _finish(exchange, end)
 
     return reply
+
+
+def _pieces(attempt: Mapping[str, Any], headers: dict[str, str], body: bytes) -> list[bytes]:
+    """The body in the writes it is sent in; a packed one gets its header."""
+    encoding = attempt.get("encoding")
+    if encoding is None:
+        return _cut(body, attempt.get("cut"))
+    if encoding != "gzip-flush":
+        raise ValueError(f"unknown encoding: {encoding!r}")
+    headers["content-encoding"] = "gzip"
+    return _gzip_per_event(body)
 
 
 async def _finish(exchange: Exchange, end: str) -> None:
@@ -95,7 +100,7 @@ def _cut(body: bytes, cut: Any) -> list[bytes]:
     if cut is not None and not isinstance(cut, list):
         raise ValueError(f"unknown cut: {cut!r}")
     edges = [0, *(cut or ()), len(body)]
-    return [body[start:stop] for start, stop in zip(edges, edges[1:], strict=False) if stop > start]
+    return [body[start:stop] for start, stop in itertools.pairwise(edges) if stop > start]
 
 
 def _gzip_per_event(body: bytes) -> list[bytes]:

@@ -73,7 +73,7 @@ def conversations(draw: st.DrawFn, *, max_size: int = 8) -> list[Item]:
     """A whole conversation: a system prompt, then messages and complete tool pairs."""
     items: list[Item] = [Message("system", draw(st.sampled_from(("", "You are the desk."))))]
     for number in range(draw(st.integers(0, max_size))):
-        kind = draw(st.sampled_from(("user", "assistant", "system", "pair")))
+        kind: Any = draw(st.sampled_from(("user", "assistant", "system", "pair")))
         if kind == "pair":
             items.append(ToolCall(f"call_{number}", "look", '{"n":1}'))
             items.append(ToolResult(f"call_{number}", "look", "1"))

@@ -97,7 +97,9 @@ def _schema_agrees(seen: dict[str, Any], wanted: dict[str, Any]) -> bool:
     if list(ours) != list(theirs) or not set(wanted.get("required", ())) <= set(seen.get("required", ())):
         return False
     optional = set(theirs) - set(wanted.get("required", ()))
-    return all(_types(ours[name]) - ({"null"} if name in optional else set()) == _types(theirs[name]) for name in theirs)
+    return all(
+        _types(ours[name]) - ({"null"} if name in optional else set()) == _types(theirs[name]) for name in theirs
+    )
 
 
 def _types(schema: dict[str, Any]) -> set[str]:

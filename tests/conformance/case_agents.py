@@ -117,7 +117,12 @@ class Toolbox:
             self._note(name, arguments)
             return value
 
-        schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
         return Tool.from_schema(name, f"the tool {name}", schema, execute)
 
     def from_given(self, spec: dict[str, Any]) -> Tool:

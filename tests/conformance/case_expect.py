@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from case_agents import UnknownWordError, check_known
@@ -11,6 +10,7 @@ from micdrop_agent import MicdropError, ProviderError
 from micdrop_agent.testing import run_virtual
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from case_world import World
@@ -123,7 +123,11 @@ class _Checker:
         self.require(most <= wanted, f"{most} requests at once")
 
     def check_requests_after(self, wanted: int) -> None:
-        self.same("requests after the cancel", len(self.world.provider.requests) - self.world.facts["requests_at_cancel"], wanted)
+        self.same(
+            "requests after the cancel",
+            len(self.world.provider.requests) - self.world.facts["requests_at_cancel"],
+            wanted,
+        )
 
     # -- answers
 
@@ -151,7 +155,9 @@ class _Checker:
         took = self.heard[-1].answer.result.duration * 1000
         self.require(took <= wanted, f"the last answer took {took:.0f} ms")
         if not any(step["do"] == "repeat" for step in self.world.scenario["steps"]):
-            self.require(self.world.facts["took"] * 1000 <= wanted, f"all took {self.world.facts['took'] * 1000:.0f} ms")
+            self.require(
+                self.world.facts["took"] * 1000 <= wanted, f"all took {self.world.facts['took'] * 1000:.0f} ms"
+            )
 
     def check_cancel_within_ms(self, wanted: float) -> None:
         took = self.world.facts[f"end_at:{self.heard[-1].name}"] - self.world.facts["cancelled_at"]
@@ -218,11 +224,15 @@ _KEYS: dict[str, Callable[[_Checker, Any], None]] = {
     "max_parallel_requests": _Checker.check_max_parallel,
     "outcome": _Checker.check_outcome,
     "events": _Checker.check_events,
-    "events_absent": lambda c, wanted: c.same("events", [e[1] for e in c.world.log if e[0] == "event" and e[1] in wanted], []),
+    "events_absent": lambda c, wanted: c.same(
+        "events", [e[1] for e in c.world.log if e[0] == "event" and e[1] in wanted], []
+    ),
     "failure": _Checker.check_failure,
-    "spoken": lambda c, wanted: c.same("spoken", c.spoken[-1], wanted)
-    if "extracted" not in c.expect
-    else c.same("spoken", c.spoken[-1].rstrip(), wanted),
+    "spoken": lambda c, wanted: (
+        c.same("spoken", c.spoken[-1], wanted)
+        if "extracted" not in c.expect
+        else c.same("spoken", c.spoken[-1].rstrip(), wanted)
+    ),
     "spoken_total": lambda c, wanted: c.same("spoken in all", "".join(c.spoken), wanted),
     "spoken_by": lambda c, wanted: c.same("spoken", {name: c.world.heard[name].text for name in wanted}, wanted),
     "never_spoken": _Checker.check_never_spoken,

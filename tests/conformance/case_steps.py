@@ -12,11 +12,12 @@ import anyio
 import anyio.lowlevel
 
 from case_agents import UnknownWordError, check_known
+from case_when import Trigger
 from case_world import settle
 from micdrop_agent.events import MessageAdded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from anyio.abc import TaskGroup
 
@@ -41,7 +42,7 @@ class Host:
         self.consuming: anyio.CancelScope | None = None
         self.task: asyncio.Task[Any] | None = None
         self._answers = 0
-        self._random = random.Random(7)  # noqa: S311  # repeatable moments
+        self.random = random.Random(7)  # repeatable moments
 
     async def play(self, steps: list[dict[str, Any]], group: TaskGroup) -> None:
         self.group = group
@@ -49,9 +50,9 @@ class Host:
             check_known(step, _STEP, "step")
             following = steps[place + 1] if place + 1 < len(steps) else {}
             if "when" in step:
-                await self._when(step)
+                await Trigger(self, step).act()
             else:
-                await self._do(step)
+                await self.do(step)
             if "when" not in following and not _by_hand(following):
                 await self.idle()
 
@@ -68,77 +69,9 @@ class Host:
     def _left(self) -> set[str]:
         return set(self.world.facts.setdefault("left", []))
 
-    # -- triggers
-
-    async def _when(self, step: dict[str, Any]) -> None:
-        word, _, argument = step["when"].partition(":")
-        match word:
-            case "chunk":
-                await self._at_chunk(int(argument), step)
-            case "after_ms":
-                await anyio.sleep(float(argument) / 1000)
-                await self._do(step)
-            case "tool_started":
-                await self._until_tool(lambda: self.world.toolbox.count(argument) > 0 if argument else bool(self.world.toolbox.runs))
-                await self._do(step)
-            case "tool_returned":
-                await self._until_tool(lambda: argument in self.world.toolbox.returned if argument else bool(self.world.toolbox.returned))
-                await self._do(step)
-            case "retry_wait":
-                await self.world.provider.until(lambda: any(request.finished for request in self.world.provider.requests))
-                await anyio.sleep(0.001)
-                await self._do(step)
-            case "in_cleanup":
-                for _ in range(self.world.settings.get("cleanup_steps", 0)):
-                    await anyio.lowlevel.checkpoint()
-                await self._do(step)
-            case "random_chunk_or_ms":
-                await self._at_random(step)
-            case "switching":
-                await self.world.provider.until(lambda: any(request.finished for request in self.world.provider.requests))
-                await self._do(step)
-            case "before_status":
-                await self.world.until(lambda: ("request",) in [entry[:1] for entry in self.world.log], "a request")
-                await self._do(step)
-            case _:
-                raise UnknownWordError(f"trigger {step['when']!r}")
-
-    async def _until_tool(self, ready: Callable[[], bool]) -> None:
-        toolbox = self.world.toolbox
-        with anyio.fail_after(60):
-            while not ready():
-                await toolbox.changed.wait()
-
-    async def _at_chunk(self, number: int, step: dict[str, Any]) -> None:
-        """Act in the consumer, right after it received that chunk."""
-        world = self.world
-        target = self.current
-        acted = anyio.Event()
-
-        async def on_chunk(heard: Heard) -> None:
-            if heard is target and len(heard.chunks) == number:
-                await self._do(step)
-                acted.set()
-
-        if target is not None and len(target.chunks) >= number:
-            await self._do(step)
-            return
-        world.on_chunk = on_chunk  # type: ignore[method-assign]
-        with anyio.fail_after(60):
-            await acted.wait()
-
-    async def _at_random(self, step: dict[str, Any]) -> None:
-        if self._random.random() < 0.5:
-            await anyio.sleep(self._random.random() * 0.03)
-            await self._do(step)
-        elif self.current is not None:
-            heard, wanted = self.current, self._random.randint(1, 2)
-            await self.world.until(lambda: len(heard.chunks) >= wanted or heard.ended, "a chunk")
-            await self._do(step)
-
     # -- actions
 
-    async def _do(self, step: dict[str, Any]) -> None:
+    async def do(self, step: dict[str, Any]) -> None:
         words = step["do"] if isinstance(step["do"], list) else [step["do"]]
         for word in words:
             name, _, argument = word.partition(":")
@@ -230,7 +163,7 @@ class Host:
                 if how == "raise after 1":
                     async with heard.answer:
                         await self.world.consume(heard, stop_after=1)
-                        raise LookupError("the host's own error")
+                        _fail()
                 await self.world.consume(heard, stop_after=1 if how else None)
                 if self.world.settings.get("linger"):
                     # The host is in our clean-up when it is cancelled itself, and must notice.
@@ -281,7 +214,7 @@ class Host:
 
     # -- reading by hand, from a task of its own
 
-    async def _in_task(self, read: Callable[[], Awaitable[None]]) -> None:
+    async def _in_task(self, read: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(read)
 
@@ -309,10 +242,14 @@ class Host:
         await settle()
 
 
+def _fail() -> None:
+    raise LookupError("the host's own error")
+
+
 def _named_task(step: dict[str, Any]) -> bool:
     """``in: task A`` only makes the answer: others will read it."""
     return "in" in step
 
 
 def _by_hand(step: dict[str, Any]) -> bool:
-    return step.get("do") in ("next", "read_rest", "close")  # noqa: PLR6201  # it may be a list
+    return step.get("do") in ("next", "read_rest", "close")  # it may be a list

@@ -120,7 +120,9 @@ def _twice(words: str, scenario: dict[str, Any], expect: dict[str, Any]) -> Way:
 
 def _bug_in_request(words: str, scenario: dict[str, Any], expect: dict[str, Any]) -> Way:
     scenario["steps"] = [step for step in scenario["steps"] if "when" not in step]
-    return Way(words, scenario, {"bug": "TypeError", "requests": 0}, {"bug": TypeError("a bug in building the request")})
+    return Way(
+        words, scenario, {"bug": "TypeError", "requests": 0}, {"bug": TypeError("a bug in building the request")}
+    )
 
 
 _VARIANTS = {

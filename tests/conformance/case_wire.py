@@ -29,7 +29,7 @@ def run_wire_case(folder: Path, backend: Backend) -> list[str]:
     """Play the case in ``folder``; what differs from its expectation."""
     wire = json.loads((folder / "wire.json").read_text("utf-8"))
     expect = json.loads((folder / "expect.json").read_text("utf-8"))
-    turns = expect["turns"] if "turns" in expect else [expect]
+    turns = expect.get("turns", [expect])
     if "turns" in expect:
         check_known(expect, {"turns"}, "expect")
     if "providers" in wire:
@@ -52,7 +52,9 @@ class _WireCase:
         for turn in self.turns:
             options |= turn.get("options", {})
         async with ScriptedProvider(wire_script(self.wire, self.read)) as provider:
-            agent = model_agent(self.wire["protocol"], provider, options=options, tools=toolbox.standard(), raise_on_failure=False)
+            agent = model_agent(
+                self.wire["protocol"], provider, options=options, tools=toolbox.standard(), raise_on_failure=False
+            )
             async with agent:
                 for turn in self.turns:
                     await _Turn(self, agent, provider, toolbox, turn).play()
@@ -122,7 +124,9 @@ class _Turn:
 
     def _check_tool_calls(self, wanted: list[dict[str, Any]]) -> None:
         calls = [item for item in self.items if isinstance(item, ToolCall)]
-        seen = [{"name": c.tool_name, "arguments": json.loads(c.parameters or "{}"), "id": c.tool_call_id} for c in calls]
+        seen = [
+            {"name": c.tool_name, "arguments": json.loads(c.parameters or "{}"), "id": c.tool_call_id} for c in calls
+        ]
         for place, call in enumerate(wanted):
             check_known(call, {"name", "arguments", "id"}, "tool call")
             if "id" not in call and place < len(seen):
@@ -151,7 +155,11 @@ class _Turn:
             self.same("requests", seen, wanted)
 
     def _check_connection(self, wanted: str) -> None:
-        states = {"reusable": self.provider.open_connections >= 1, "closed": not self.provider.open_connections, "any": True}
+        states = {
+            "reusable": self.provider.open_connections >= 1,
+            "closed": not self.provider.open_connections,
+            "any": True,
+        }
         self.require(states[wanted], f"the connection is not {wanted}")
 
     def _check_within_ms(self, wanted: float) -> None:
@@ -188,9 +196,11 @@ class _Turn:
 
     def _check_history_arguments(self, wanted: list[str]) -> None:
         calls = [item for item in self.items if isinstance(item, ToolCall)]
-        self.same("arguments in the history", [json.loads(c.parameters) for c in calls], [json.loads(w) for w in wanted])
+        self.same(
+            "arguments in the history", [json.loads(c.parameters) for c in calls], [json.loads(w) for w in wanted]
+        )
         for request in self.provider.requests[self.first_request + 1 :]:
-            sent = [text for text in _sent_arguments(request.body)]
+            sent = list(_sent_arguments(request.body))
             for text in sent:
                 self.require(
                     isinstance(text, str) and isinstance(json.loads(text or "null"), dict), f"arguments sent: {text!r}"

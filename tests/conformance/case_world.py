@@ -23,7 +23,23 @@ DEFAULT_SCRIPT: list[Any] = [{"text": ["We open "]}, {"after_ms": 20}, {"text": 
 """What the provider says when a scenario has no script."""
 
 PROVIDER_WORDS = frozenset(
-    "text tool args id raw_delta finish after_ms wait_ms buffered silence cut status end if_tools_offered else".split()
+    [
+        "text",
+        "tool",
+        "args",
+        "id",
+        "raw_delta",
+        "finish",
+        "after_ms",
+        "wait_ms",
+        "buffered",
+        "silence",
+        "cut",
+        "status",
+        "end",
+        "if_tools_offered",
+        "else",
+    ]
 )
 
 
@@ -129,7 +145,9 @@ class World:
         for wanted in self._tools_used():
             if wanted not in names | {"end_call", "semantic_turn", "ignore_user_noise"}:
                 tools.append(self.toolbox.special(wanted, {}))
-        more: dict[str, Any] = {"auto_semantic_turn": True, "auto_ignore_user_noise": True} | self.settings.get("agent", {})
+        more: dict[str, Any] = {"auto_semantic_turn": True, "auto_ignore_user_noise": True} | self.settings.get(
+            "agent", {}
+        )
         raises = self.settings.get("raise_on_failure", False)
         return model_agent(
             "chat",
@@ -223,5 +241,3 @@ async def settle(steps: int = 20) -> None:
     """Let everything that is ready run."""
     for _ in range(steps):
         await anyio.lowlevel.checkpoint()
-
-

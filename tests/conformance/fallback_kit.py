@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from micdrop_agent.answer import Answer
     from micdrop_agent.events import Event
     from micdrop_agent.result import AnswerResult
+    from micdrop_agent.turn import Turn
 
 logging.getLogger("micdrop_agent").addHandler(logging.NullHandler())
 
@@ -43,9 +44,9 @@ class Cast:
 
     def _factory(self, index: int, script: Any) -> Callable[[], Agent]:
         def make() -> Agent:
-            child: Agent = script() if callable(script) else ScriptedAgent(script, system_prompt=f"prompt {index}")
-            self.made[index].append(child)
-            return child
+            made: Any = script() if callable(script) else ScriptedAgent(script, system_prompt=f"prompt {index}")
+            self.made[index].append(made)
+            return cast("Agent", made)
 
         return make
 
@@ -57,6 +58,25 @@ class Cast:
         """A supervisor of these children, named a, b, c and so on."""
         options.setdefault("names", [chr(ord("a") + index) for index in range(len(self.factories))])
         return FallbackAgent(self.factories, **options)
+
+
+class Series(ScriptedAgent):
+    """Plays the next of ``scripts``, which all its makes share; the last one again and again."""
+
+    def __init__(self, scripts: list[Script], **options: Any) -> None:
+        super().__init__(**options)
+        self._scripts = scripts
+
+    async def generate_answer(self, turn: Turn) -> None:
+        """Play the next script."""
+        self._answers = [self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]]
+        await super().generate_answer(turn)
+
+
+def series(*scripts: Script) -> Callable[[], Agent]:
+    """A factory of children that go through ``scripts`` together."""
+    left = list(scripts)
+    return lambda: Series(left)
 
 
 @attrs.define(eq=False)

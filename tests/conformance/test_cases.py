@@ -58,7 +58,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(f"there are no cases in {root}")
     if "wire_case" in metafunc.fixturenames:
         found = [folder for folder in folders if (folder / "wire.json").exists()]
-        params = [pytest.param(f, id=f.name, marks=_expected_failure(_read(f / "wire.json").get("protocol", "fallback"))) for f in found]
+        params = [
+            pytest.param(f, id=f.name, marks=_expected_failure(_read(f / "wire.json").get("protocol", "fallback")))
+            for f in found
+        ]
         metafunc.parametrize("wire_case", params)
     if "request_case" in metafunc.fixturenames:
         params = [param for folder in folders if (folder / "request.json").exists() for param in _requests(folder)]

@@ -16,9 +16,8 @@ from vector_ops import ScriptError, UnknownOperationError, is_async, json_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from micdrop_agent.turn import Turn
-
     from micdrop_agent.testing import ScriptedProvider
+    from micdrop_agent.turn import Turn
     from vector_ops import Interpreter, Op, Trace
 
 KINDS = {
@@ -69,8 +68,26 @@ class VectorAgent(Agent):
 
 
 _KNOWN = frozenset(
-    "agent system_prompt max_retry retry_delay_ms max_steps model settings auto_end_call auto_semantic_turn"
-    " auto_ignore_user_noise extract on_before_answer tools children id raise_on_construct answers cancel_style".split()
+    [
+        "agent",
+        "system_prompt",
+        "max_retry",
+        "retry_delay_ms",
+        "max_steps",
+        "model",
+        "settings",
+        "auto_end_call",
+        "auto_semantic_turn",
+        "auto_ignore_user_noise",
+        "extract",
+        "on_before_answer",
+        "tools",
+        "children",
+        "id",
+        "raise_on_construct",
+        "answers",
+        "cancel_style",
+    ]
 )
 
 
@@ -210,7 +227,9 @@ class Builder:
             name,
             spec.get("description", ""),
             # Without an input schema the original checks nothing.
-            json_schema(spec["input_schema"]) if "input_schema" in spec else {"type": "object", "additionalProperties": True},
+            json_schema(spec["input_schema"])
+            if "input_schema" in spec
+            else {"type": "object", "additionalProperties": True},
             run if is_async(ops) else run_now,
             skip_answer=spec.get("skip_answer", False),
             emit_output=spec.get("emit_output", False),

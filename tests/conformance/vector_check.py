@@ -9,16 +9,25 @@ text is compared up to white space at its end, which we hold back until it is cl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bodies import calls_are_paired, differences
 from vector_ops import UnknownOperationError
+from vector_predicates import MEMBERS
 
 if TYPE_CHECKING:
     from vector_ops import Trace
 
-_Check = Callable[["Checker", Any], None]
+BODY_PREDICATES = {
+    "request_1_tools",
+    "request_message_3_arguments",
+    "request_1_body_has",
+    "request_input_item_3",
+    "request_2_input_item_2_arguments",
+}
+
+_NOT_COMPARED = {"timeline", "failed"}
+"""The timeline repeats the other members; its order is checked where a vector asks for it. ``failed`` is failed_count > 0."""
 
 _FREE_RESULTS = {"answer_count", "id"}
 """Results about the original's inside: its answer counter and the links between its objects."""
@@ -26,6 +35,8 @@ _FREE_RESULTS = {"answer_count", "id"}
 
 class Checker:
     """Collects every difference, so that a report shows all of them."""
+
+    trace: Trace
 
     def __init__(self, vector: dict[str, Any], trace: Trace) -> None:
         self.vector = vector
@@ -63,7 +74,7 @@ class Checker:
             members = {name: self.expected[name] for name in self._untouched() if name in self.expected}
             members |= self.right
         for name, wanted in members.items():
-            check = _MEMBERS.get(name)
+            check = MEMBERS.get(name)
             if check is None:
                 raise UnknownOperationError(f"member or predicate {name!r} of an expectation")
             check(self, wanted)
@@ -75,9 +86,13 @@ class Checker:
         if "raises_at" in self.right or "construct_error" in self.right:
             return []
         named = set(self.right)
-        inner = {"results", "results_tools_names", "process_problems", "requests_closed_by_client"} | _BODY_PREDICATES
+        inner = {"results", "results_tools_names", "process_problems", "requests_closed_by_client"} | BODY_PREDICATES
         if named <= inner:
-            return [name for name in ("text", "conversation", "events", "failed_count", "request_count") if name not in named]
+            return [
+                name
+                for name in ("text", "conversation", "events", "failed_count", "request_count")
+                if name not in named
+            ]
         return []
 
     def _always(self) -> None:
@@ -106,9 +121,8 @@ class Checker:
     def check_text(self, wanted: dict[str, str]) -> None:
         for name, text in wanted.items():
             seen = self.text.get(name, "")
-            if self.extracting:
-                seen, text = seen.rstrip(), text.rstrip()
-            self.same(f"text of {name}", seen, text)
+            pair = (seen.rstrip(), text.rstrip()) if self.extracting else (seen, text)
+            self.same(f"text of {name}", *pair)
 
     def check_events(self, wanted: list[dict[str, Any]]) -> None:
         bare = [{"event": "Failed"} if event["event"] == "Failed" else event for event in wanted]
@@ -116,7 +130,9 @@ class Checker:
         if self.fallback:
             # DESIGN D1: when all children failed, the turn is given back with an event of its own.
             pairs = zip([None, *seen], seen, strict=False)
-            seen = [event for before, event in pairs if (before, event) != ({"event": "Failed"}, {"event": "SkipAnswer"})]
+            seen = [
+                event for before, event in pairs if (before, event) != ({"event": "Failed"}, {"event": "SkipAnswer"})
+            ]
         if "events" not in self.right:
             seen = [e for e in seen if not _interrupted(e.get("payload", {}))]
         self.same("events", _without_error_texts(seen), _without_error_texts(bare))
@@ -167,7 +183,11 @@ class Checker:
 
     def check_requests(self, wanted: list[dict[str, Any]]) -> None:
         seen = self.trace.requests
-        self.same("endpoints", [(r["child"].lower(), r["path"]) for r in seen], [(r["child"].lower(), r["path"]) for r in wanted])
+        self.same(
+            "endpoints",
+            [(r["child"].lower(), r["path"]) for r in seen],
+            [(r["child"].lower(), r["path"]) for r in wanted],
+        )
         for number, (ours, theirs) in enumerate(zip(seen, wanted, strict=False), 1):
             for difference in differences(ours["body"], theirs["body"]):
                 if self.fallback and difference.startswith("tools "):
@@ -248,111 +268,3 @@ def _without_descriptions(seen: Any, wanted: Any) -> Any:
         if described and seen.get("description"):
             return {**seen, "description": wanted["description"]}
     return seen
-
-
-def _roles(checker: Checker, wanted: list[str]) -> None:
-    checker.same("roles", [item["role"] for item in checker.conversation], wanted)
-
-
-def _pairing(checker: Checker, wanted: Any) -> None:
-    for number, request in enumerate(checker.trace.requests, 1):
-        checker.require(calls_are_paired(request["body"]), f"request {number}: a call without its result")
-
-
-def _text_ends_with(checker: Checker, wanted: dict[str, str]) -> None:
-    for name, end in wanted.items():
-        checker.require(checker.text[name].endswith(end), f"text of {name} is {checker.text[name]!r}")
-
-
-def _text_trimmed(checker: Checker, wanted: dict[str, str]) -> None:
-    for name, text in wanted.items():
-        checker.same(f"text of {name}", checker.text[name].rstrip(), text)
-
-
-def _tools_absent(checker: Checker, wanted: str) -> None:
-    if wanted != "absent":
-        raise UnknownOperationError(f"request_1_tools {wanted!r}")
-    checker.require(not checker.body(1).get("tools"), "the first request has tools")
-
-
-def _history_item(checker: Checker, place: int, number: int = 1) -> dict[str, Any]:
-    body = checker.body(number)
-    items: list[dict[str, Any]] = body.get("input") or body.get("messages") or []
-    if len(items) <= place:
-        checker.problems.append(f"request {number} has no item {place}")
-        return {}
-    return items[place]
-
-
-def _message_arguments(checker: Checker, wanted: str) -> None:
-    for call in _history_item(checker, 2).get("tool_calls", [{}]) if "tool_calls" in _history_item(checker, 2) else _history_item(checker, 3).get("tool_calls", [{}]):
-        checker.same("arguments", call.get("function", {}).get("arguments"), wanted)
-
-
-_BODY_PREDICATES = {
-    "request_1_tools",
-    "request_message_3_arguments",
-    "request_1_body_has",
-    "request_input_item_3",
-    "request_2_input_item_2_arguments",
-}
-
-_NOT_COMPARED = {"timeline", "failed"}
-"""The timeline repeats the other members; its order is checked where a vector asks for it. ``failed`` is failed_count > 0."""
-
-_MEMBERS: dict[str, _Check] = {
-    "chunks": Checker.check_chunks,
-    "text": Checker.check_text,
-    "ended": lambda c, wanted: c.same("ended", {name: c.trace.ended.get(name) for name in wanted}, wanted),
-    "events": Checker.check_events,
-    "failed_count": lambda c, wanted: c.same("Failed events", sum(e["event"] == "Failed" for e in c.trace.events), wanted),
-    "conversation": Checker.check_conversation,
-    "request_count": lambda c, wanted: c.same("number of requests", len(c.trace.requests), wanted),
-    "requests": Checker.check_requests,
-    "tools_executed": Checker.check_tools,
-    "results": Checker.check_results,
-    "process_problems": lambda c, wanted: c.same("process problems", c.trace.problems, wanted),
-    "constructed": Checker.check_constructed,
-    "destroyed": lambda c, wanted: c.same("destroyed", c.trace.destroyed, wanted),
-    # predicates
-    "roles": _roles,
-    "conversation_last": lambda c, wanted: c.same("last item", c.conversation[-1], wanted),
-    "conversation_contains": lambda c, wanted: c.require(wanted in c.conversation, f"not in the conversation: {wanted}"),
-    "events_contains": lambda c, wanted: c.require(wanted in c.trace.events, f"no event {wanted} in {c.trace.events}"),
-    "no_event": lambda c, wanted: c.require(all(e["event"] != wanted for e in c.trace.events), f"event {wanted}"),
-    "no_empty_message": lambda c, wanted: c.require(
-        all(item["content"].strip() for item in c.conversation[1:] if "content" in item), "an empty message is stored"
-    ),
-    "text_trimmed": _text_trimmed,
-    "text_ends_with": _text_ends_with,
-    "requests_closed_by_client": lambda c, wanted: c.same(
-        "closed by the client", [request["closed_by_client"] for request in c.trace.requests], wanted
-    ),
-    "requests_pairing": _pairing,
-    "request_2_pairing": lambda c, wanted: c.require(
-        calls_are_paired(c.body(2)) is wanted, "request 2: a call without its result"
-    ),
-    "request_1_input": lambda c, wanted: c.same("input of request 1", c.body(1).get("input"), wanted),
-    "request_1_tools": _tools_absent,
-    "request_1_body_has": lambda c, wanted: c.require(
-        set(wanted) <= set(c.body(1)), f"members {wanted} are not in {sorted(c.body(1))}"
-    ),
-    "request_input_item_3": lambda c, wanted: c.same("item 3", _history_item(c, 2), wanted)
-    if _history_item(c, 2) == wanted
-    else c.same("item 3", _history_item(c, 3), wanted),
-    "request_2_input_item_2_arguments": lambda c, wanted: c.same(
-        "arguments", _history_item(c, 2, 2).get("arguments"), wanted
-    ),
-    "request_message_3_arguments": _message_arguments,
-    "results_tools_names": lambda c, wanted: c.same(
-        "tools", [tool["name"] for tool in c.trace.results.get("tools", [])], wanted
-    ),
-    "construct_error": lambda c, wanted: c.same(
-        "construction refused", isinstance(c.trace.construct_error, ValueError | TypeError), wanted
-    ),
-    "raises_at": Checker.check_raises_at,
-    "with_first_chunk_timeout_ms": lambda c, wanted: None,  # an option of the run
-    "ended_before_tool": Checker.check_ended_before_tool,
-    "order": Checker.check_order,
-    "invariant": Checker.check_invariant,
-}

@@ -46,35 +46,45 @@ class _Player:
         if data is not None:
             await self.exchange.send(data)
             return False
-        match name:
-            case "wait":
-                await self.exchange.head()
-                await self.trace.gate(op["gate"]).wait()
-                return False
-            case "sleep":
-                await self.exchange.head()
-                await anyio.sleep(op["ms"] / 1000)
-                return False
-            case "done":
-                await self.exchange.send(self.dialect.done())
-                await self.exchange.end()
-            case "failed" | "incomplete" | "error_event":
-                await self._bad_end(name, op)
-            case "eof":
-                await self.exchange.end()
-            case "disconnect":
-                await self.exchange.head()
-                await self.exchange.reset()
-            case "http_error":
-                await self._http_error(op)
-            case "hang":
-                await self.exchange.head()
-                await self.exchange.until_closed()
-            case "hang_before_headers":
-                await self.exchange.until_closed()
-            case _:
-                raise UnknownOperationError(f"provider op {name!r}")
+        if name in {"wait", "sleep"}:
+            await self.exchange.head()
+            await (anyio.sleep(op["ms"] / 1000) if name == "sleep" else self.trace.gate(op["gate"]).wait())
+            return False
+        end = getattr(self, f"_{name}", None)
+        if end is None:
+            raise UnknownOperationError(f"provider op {name!r}")
+        await end(op)
         return True
+
+    async def _done(self, op: Op) -> None:
+        await self.exchange.send(self.dialect.done())
+        await self.exchange.end()
+
+    async def _failed(self, op: Op) -> None:
+        await self.exchange.send(self.dialect.failed(op["message"]))
+        await self.exchange.end()
+
+    async def _incomplete(self, op: Op) -> None:
+        await self.exchange.send(self.dialect.incomplete(op["reason"]))
+        await self.exchange.end()
+
+    async def _error_event(self, op: Op) -> None:
+        await self.exchange.send(self.dialect.error(op["message"]))
+        await self.exchange.end()
+
+    async def _eof(self, op: Op) -> None:
+        await self.exchange.end()
+
+    async def _disconnect(self, op: Op) -> None:
+        await self.exchange.head()
+        await self.exchange.reset()
+
+    async def _hang(self, op: Op) -> None:
+        await self.exchange.head()
+        await self.exchange.until_closed()
+
+    async def _hang_before_headers(self, op: Op) -> None:
+        await self.exchange.until_closed()
 
     def _data(self, name: str, op: Op) -> bytes | None:
         dialect = self.dialect
@@ -92,16 +102,6 @@ class _Player:
             case "refusal":
                 return dialect.refusal(op["text"])
         return None
-
-    async def _bad_end(self, name: str, op: Op) -> None:
-        if name == "failed":
-            data = self.dialect.failed(op["message"])
-        elif name == "incomplete":
-            data = self.dialect.incomplete(op["reason"])
-        else:
-            data = self.dialect.error(op["message"])
-        await self.exchange.send(data)
-        await self.exchange.end()
 
     async def _http_error(self, op: Op) -> None:
         headers = {"content-type": "application/json"}

@@ -1,0 +1,266 @@
+"""Watches an agent: chunks written and received, events, and whose answer each of them belongs to.
+
+The probe sees every change as it happens; an event is ascribed to the answer in whose context it was emitted.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from micdrop_agent.events import (
+    EVENT_TYPES,
+    AnswerFailed,
+    AnswerFinished,
+    Event,
+    MessageAdded,
+    MessageCorrected,
+)
+from micdrop_agent.messages import ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from micdrop_agent.agent import Agent
+    from micdrop_agent.answer import Answer
+    from micdrop_agent.messages import Item
+
+_IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)
+
+
+@attrs.define(eq=False)
+class AnswerTrace:
+    """One answer as it was seen."""
+
+    number: int
+    made: Answer | None = None
+    written: list[str] = attrs.Factory(list)
+    received: list[str] = attrs.Factory(list)
+    finished: list[str] = attrs.Factory(list)
+    failures: int = 0
+    settled: bool = False
+    """``cancel()`` or what supersedes it has returned: nothing of this answer may happen any more."""
+    silent: bool = False
+    """Nor may its consumer get another chunk."""
+    cut_at: int | None = None
+    """Length of the text that the caller heard, where the host said so."""
+    stored: list[Item] = attrs.Factory(list)
+    received_when_stopped: int | None = None
+    """Chunks that its consumer had when it was stopped for the first time."""
+    items_when_stopped: list[Item] | None = None
+    """The conversation at that moment, with what the interruption itself left behind."""
+    events_when_stopped: int | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """The answer itself."""
+        assert self.made is not None
+        return self.made
+
+
+@attrs.define(eq=False)
+class Trace:
+    """What one run showed.
+
+    Attributes:
+        answers: Every answer, in order.
+        events: Every event of the agent, in order.
+        violations: Invariants that were seen broken while it ran, as number and text.
+        hook_text: Text that a hook spoke, which is no part of the conversation.
+    """
+
+    answers: list[AnswerTrace] = attrs.Factory(list)
+    events: list[Event] = attrs.Factory(list)
+    violations: list[tuple[int, str]] = attrs.Factory(list)
+    agent: Agent | None = None
+    initial: list[Item] = attrs.Factory(list)
+    final: list[Item] = attrs.Factory(list)
+    at_close: list[Item] | None = None
+    """The conversation when the agent was closed: what is added later is told to nobody."""
+    hook_text: str = ""
+    error: BaseException | None = None
+    tasks_left: int = 0
+    steps: int = 0
+    """Scheduling steps that the scenario took."""
+
+    def broken(self, number: int, what: str) -> None:
+        """Note that an invariant does not hold."""
+        self.violations.append((number, what))
+
+    def summary(self) -> tuple[Any, ...]:
+        """What must be the same on every event loop: texts, statuses, events, conversation."""
+        texts = tuple(("".join(trace.received), tuple(trace.finished)) for trace in self.answers)
+        return texts, tuple(_shape(event) for event in self.events), tuple(self.final)
+
+
+def _shape(event: Event) -> tuple[Any, ...]:
+    if isinstance(event, AnswerFinished):
+        return ("AnswerFinished", event.result.text, event.result.status)
+    if isinstance(event, AnswerFailed):
+        return ("AnswerFailed", type(event.error).__name__)
+    return (type(event).__name__, *attrs.astuple(event, recurse=False))
+
+
+class Probe:
+    """Hands a scenario what it needs to be watched; ``watch(agent)`` right after the agent is open."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self.stop_reading = False
+        self._stopping: list[AnswerTrace] = []
+
+    def watch(self, agent: Agent) -> None:
+        """Record everything that ``agent`` does from now on."""
+        trace = self.trace
+        trace.agent = agent
+        trace.initial = list(agent.conversation)
+        for kind in EVENT_TYPES:
+            agent.on(kind, self._on_event)
+        patched: Any = agent
+        patched.answer = self._answer(agent.answer)
+        patched.cancel = self._cancel(agent.cancel)
+        patched._close = self._close(agent._close)  # the synchronous part of aclose()
+
+    @property
+    def current(self) -> AnswerTrace | None:
+        """The latest answer."""
+        return self.trace.answers[-1] if self.trace.answers else None
+
+    # -- wrapped methods
+
+    def _answer(self, start: Callable[[], Answer]) -> Callable[[], Answer]:
+        def answer() -> Answer:
+            trace = AnswerTrace(len(self.trace.answers))
+            # The answer's task inherits this context, and with it everything that it emits is known as its own.
+            token = _IN_ANSWER.set(trace)
+            try:
+                trace.made = start()
+            finally:
+                _IN_ANSWER.reset(token)
+            trace.number = len(self.trace.answers)
+            self.trace.answers.append(trace)
+            self._watch_answer(trace)
+            return trace.made
+
+        return answer
+
+    def _cancel(self, cancel: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(heard: int | str | None = None) -> None:
+            current = self.current
+            if current is not None and isinstance(heard, int):
+                current.cut_at = min(heard, len("".join(current.received)))
+            cancel(heard)
+            agent = self.trace.agent
+            if agent is not None and agent.answering and not self._stopping:
+                self.trace.broken(7, "an answer runs after cancel()")
+
+        return wrapped
+
+    def _close(self, close: Callable[[], None]) -> Callable[[], None]:
+        def wrapped() -> None:
+            close()
+            if self.trace.at_close is None and self.trace.agent is not None:
+                self.trace.at_close = list(self.trace.agent.conversation)
+
+        return wrapped
+
+    def _watch_answer(self, trace: AnswerTrace) -> None:
+        answer: Any = trace.answer
+        push, receive, stop = answer._push, answer.receive, answer._stop
+
+        def written(chunk: str) -> None:
+            if trace.settled:
+                self.trace.broken(2, f"answer {trace.number} wrote {chunk!r} after it was cancelled")
+            trace.written.append(chunk)
+            push(chunk)
+
+        async def received() -> str:
+            chunk: str = await receive()
+            if trace.silent:
+                self.trace.broken(1, f"the consumer of answer {trace.number} got {chunk!r} after cancel()")
+            trace.received.append(chunk)
+            return chunk
+
+        def stopped(heard: int | str | None, *, keep_unread: bool = False) -> None:
+            self._stopping.append(trace)
+            try:
+                stop(heard, keep_unread=keep_unread)
+            finally:
+                self._stopping.pop()
+            trace.settled = True
+            if trace.received_when_stopped is None:
+                trace.received_when_stopped = len(trace.received)
+                trace.items_when_stopped = list(trace.answer._turn.conversation)
+                trace.events_when_stopped = len(self.trace.events)
+            # One that had ended before, unread, may be read to its end all the same.
+            trace.silent = answer._cut
+
+        answer._push, answer.receive, answer._stop = written, received, stopped
+
+    # -- seen
+
+    def _on_event(self, event: Event) -> None:
+        trace = self.trace
+        trace.events.append(event)
+        # What a cancel leaves behind is written by its caller, in whatever context, for the answer that is stopped.
+        source = self._stopping[-1] if self._stopping else _IN_ANSWER.get()
+        if isinstance(event, AnswerFinished):
+            self._finished(event, source)
+            return
+        if source is None:
+            return
+        if source.settled and not self._stopping and not self._deferred(source, event):
+            trace.broken(2, f"answer {source.number} emitted {type(event).__name__} after it was cancelled")
+        if isinstance(event, AnswerFailed):
+            source.failures += 1
+            if source.finished:
+                trace.broken(3, f"answer {source.number} failed after its end")
+        elif isinstance(event, MessageAdded):
+            source.stored.append(event.message)
+        elif isinstance(event, MessageCorrected):
+            changed = [event.new if item is event.old else item for item in source.stored]
+            source.stored = [item for item in changed if item is not None]
+
+    def _deferred(self, source: AnswerTrace, event: Event) -> bool:
+        """Whether this is the result of the tool that itself cancelled the answer and then ran to its end."""
+        if not isinstance(event, MessageAdded) or not isinstance(event.message, ToolResult):
+            return False
+        open_call = unpaired(source.items_when_stopped or [])
+        return open_call is not None and open_call.tool_call_id == event.message.tool_call_id
+
+    def _finished(self, event: AnswerFinished, source: AnswerTrace | None) -> None:
+        owner = next((t for t in self.trace.answers if t.answer._result is event.result), source)
+        if owner is None:
+            self.trace.broken(3, "an end of no answer was announced")
+        else:
+            owner.finished.append(event.result.status)
+
+    def at_step(self) -> None:
+        """Check what must hold between any two scheduling steps."""
+        agent = self.trace.agent
+        if agent is None:
+            return
+        running = [trace for trace in self.trace.answers if trace.answer.status == "running"]
+        if len(running) > 1:
+            self.trace.broken(7, f"{len(running)} answers run at once")
+        open_call = unpaired(list(agent.conversation))
+        if open_call is not None and not running:
+            self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")
+
+    def _no_answer_runs(self) -> None:
+        agent = self.trace.agent
+        if agent is not None and agent.answering:
+            self.trace.broken(7, "an answer runs after cancel()")
+
+
+def unpaired(items: list[Item]) -> ToolCall | None:
+    """The first tool call without exactly one result behind it; ``None`` if every pair is whole."""
+    waiting: list[ToolCall] = []
+    for item in items:
+        if isinstance(item, ToolCall):
+            waiting.append(item)
+        elif isinstance(item, ToolResult):
+            waiting = [call for call in waiting if call.tool_call_id != item.tool_call_id]
+    return waiting[0] if waiting else None
