@@ -14,6 +14,8 @@ from micdrop_agent.providers._http import DirectTransport
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, count_steps, fault, run_virtual, say
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from micdrop_agent.testing import Backend
 
 PATH = "/chat/completions"
@@ -28,6 +30,15 @@ async def ask(transport: DirectTransport) -> bytes:
                 data += await response.receive()
         except anyio.EndOfStream:
             return data
+
+
+def run(backend: str, scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        with anyio.fail_after(60):
+            await scenario()
+
+    name, _, uvloop = backend.partition("+")
+    anyio.run(bounded, backend=name, backend_options={"use_uvloop": True} if uvloop else {})
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -88,8 +99,7 @@ def test_after_a_thousand_cancels_on_real_sockets_nothing_is_open_and_the_next_a
             await transport.aclose()
             await provider.until(lambda: provider.open_connections == 0)
 
-    name, _, uvloop = backend.partition("+")
-    anyio.run(scenario, backend=name, backend_options={"use_uvloop": True} if uvloop else {})
+    run(backend, scenario)
 
 
 @pytest.mark.parametrize("backend", SOCKET_BACKENDS)
@@ -115,5 +125,4 @@ def test_an_abort_in_one_task_reaches_the_server_while_another_task_is_reading(b
             await provider.until(lambda: provider.open_connections == 0)
             await transport.aclose()
 
-    name, _, uvloop = backend.partition("+")
-    anyio.run(scenario, backend=name, backend_options={"use_uvloop": True} if uvloop else {})
+    run(backend, scenario)
