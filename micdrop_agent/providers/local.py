@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import anyio
+
 from micdrop_agent.options import Timeouts, check_count
 from micdrop_agent.providers._llama import EmbeddedServer, ServerOptions, check_installed, default_model, model_file
 from micdrop_agent.providers.chat import ChatAgent
@@ -28,6 +30,9 @@ DEFAULT_MODEL_SETTINGS: Final[Mapping[str, Any]] = {"temperature": 0.2, "top_p":
 
 # Reading a long conversation takes seconds on two cores, where a hosted model takes none.
 DEFAULT_TIMEOUTS: Final = Timeouts(connect=2.0, first_chunk=60.0, between_chunks=30.0, total=300.0)
+
+STOP_TIMEOUT: Final = 5.0
+"""Seconds that stopping the server may take; a native thread past that is beyond our reach."""
 
 _NOT_STARTED: Final = "http://127.0.0.1:1/v1"
 
@@ -93,4 +98,5 @@ class LocalAgent(ChatAgent):
         try:
             await super()._stop_resources()
         finally:
-            await self._server.stop()
+            with anyio.move_on_after(STOP_TIMEOUT, shield=True):
+                await self._server.stop()
