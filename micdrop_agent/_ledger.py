@@ -99,7 +99,9 @@ class Ledger:
     @property
     def text(self) -> str:
         """Everything that was written for the consumer."""
-        return "".join(self.chunks)
+        if len(self.chunks) > 1:  # joined once: the text may be asked for at each of many commits
+            self.chunks = ["".join(self.chunks)]
+        return self.chunks[0] if self.chunks else ""
 
     @property
     def open_text(self) -> str:

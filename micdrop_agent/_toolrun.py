@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import attrs
 
+from micdrop_agent._checks import cancelled_from_outside
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._ledger import CANCELLED_OUTPUT
 from micdrop_agent.errors import ToolInputError
@@ -65,6 +66,7 @@ async def run_calls(turn: Turn, calls: Sequence[ToolCall], *, parallel: bool) ->
                 call = begin_call(turn, item)
                 if call is not None:
                     tasks.start_soon(run_call, turn, call, outcome)
+                    await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
     return outcome
 
 
@@ -126,6 +128,10 @@ class _Run:
             self._fail(str(error))
         except TimeoutError as error:
             self._fail(str(error) or "the tool timed out")
+        except anyio.get_cancelled_exc_class():
+            if cancelled_from_outside():
+                raise
+            self._fail("something that the tool waited for was cancelled")
         except Exception as error:  # foreign code: the model is told, the answer goes on
             self.turn.agent.logger.warning("tool %s raised", item.tool_name, exc_info=True)
             self._fail(str(error) or type(error).__name__)
@@ -148,7 +154,10 @@ class _Run:
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         agent = self.turn.agent
         if tool.thread:
-            value = await anyio.to_thread.run_sync(bound.invoke, agent, abandon_on_cancel=tool.on_cancel == "cancel")
+            # In a list, because Trio refuses a function in a thread that returns a coroutine.
+            (value,) = await anyio.to_thread.run_sync(
+                lambda: [bound.invoke(agent)], abandon_on_cancel=tool.on_cancel == "cancel"
+            )
             return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import ObjectReceiveStream
 
+from micdrop_agent._checks import cancelled_from_outside
 from micdrop_agent._heard import heard_length
-from micdrop_agent.errors import AllAgentsFailedError
+from micdrop_agent.errors import AllAgentsFailedError, MicdropError
 from micdrop_agent.events import (
     AnswerFailed,
     AnswerFinished,
@@ -374,6 +375,11 @@ class Answer(ObjectReceiveStream[str]):
                     await self._agent._respond(self._turn)
         except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
             error = raised
+        except anyio.get_cancelled_exc_class() as stray:
+            if cancelled_from_outside():
+                raise
+            error = MicdropError("something that generate_answer waited for was cancelled")
+            error.__cause__ = stray
         self._finish(error)
 
     async def _announce_end(self) -> None:
