@@ -73,6 +73,14 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as web pages in docs/_build/html; warnings are errors. Its code is run by ``tests``."""
+    install(session, "docs", extras="[trio]")
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+    session.log("open docs/_build/html/index.html")
+
+
+@nox.session
 def chat(session: nox.Session) -> None:
     """Talk to the embedded model in the terminal; arguments go to ``micdrop-agent chat``."""
     install(session, extras="[local,trio]")
