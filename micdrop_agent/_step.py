@@ -15,10 +15,10 @@ import random
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import attrs
 
 from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._toolrun import ToolsOutcome, begin_call, run_call
+from micdrop_agent._response import Response
+from micdrop_agent._toolrun import begin_call, run_call
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.messages import ToolCall
 from micdrop_agent.providers.protocol import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from micdrop_agent._text import NarrationFilter
     from micdrop_agent.model_agent import ModelAgent
     from micdrop_agent.providers.protocol import (
-        FinishReason,
         ProviderEvent,
         ProviderStream,
     )
@@ -56,20 +55,6 @@ AFTER_FINISH: Final = 0.5
 
 LONGEST_ASKED_WAIT: Final = 2.0
 """A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
-
-
-@attrs.define
-class Response:
-    """What one response brought."""
-
-    said: bool = False
-    refused: bool = False
-    finish: FinishReason | None = None
-    outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
-    called: set[str] = attrs.field(factory=set[str])
-    muted: bool = False
-    late: str | None = None
-    """Which clock ran out; ``None`` while none has."""
 
 
 class Step:
@@ -112,7 +97,9 @@ class Step:
                 if wait is None:
                     raise
                 self.agent.logger.info("retry %d in %.2f s: %s", retries, wait, error)
-                self.turn.facts.note("retry", number=retries, wait=round(wait, 3), error=error.kind)
+                self.turn.facts.note(
+                    "retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind
+                )
                 await anyio.sleep(wait)
                 if response.outcome.ran:
                     return response  # the next request carries the calls and their results
@@ -165,6 +152,7 @@ class Step:
 
     async def _timed(self, request: Request, response: Response) -> None:
         facts, number = self.turn.facts, self.turn.facts.requests
+        failed: str | None = None
         with self._clock:
             model = getattr(self.agent, "model", None)
             facts.note("request", number=number, agent=self.turn.label, provider=self.provider.name, model=model)
@@ -176,8 +164,12 @@ class Step:
                 finally:
                     with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                         await stream.aclose()
+            except ProviderError as error:
+                failed = error.kind
+                raise
             finally:
-                facts.note("response", number=number, finish=response.finish)
+                late = self._clock.cancel_called and response.finish is None
+                facts.note("response", number=number, **response.facts("timeout" if late else failed))
         if self._clock.cancelled_caught and response.finish is None:
             raise ProviderError(
                 f"{self.provider.name} sent nothing useful in time ({response.late})",
@@ -254,6 +246,7 @@ class Step:
             self._end_text(response)
             return True
         if isinstance(event, Usage):
+            response.usage = event
             self.turn._add_usage(event)
         elif isinstance(event, Finish):
             response.finish = event.reason

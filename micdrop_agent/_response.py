@@ -1,0 +1,36 @@
+"""What one response of a model brought; filled while it arrives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from micdrop_agent._toolrun import ToolsOutcome
+
+if TYPE_CHECKING:
+    from micdrop_agent.providers.protocol import FinishReason, Usage
+
+__all__ = ["Response"]
+
+
+@attrs.define
+class Response:
+    """What one response brought."""
+
+    said: bool = False
+    refused: bool = False
+    finish: FinishReason | None = None
+    outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
+    called: set[str] = attrs.field(factory=set[str])
+    muted: bool = False
+    late: str | None = None
+    """Which clock ran out; ``None`` while none has."""
+    usage: Usage | None = None
+
+    def facts(self, error: str | None) -> dict[str, Any]:
+        """Details for the trace: why it ended, and its tokens, as far as they are known."""
+        known: dict[str, Any] = {"finish": self.finish, "error": error}
+        if self.usage is not None:
+            known |= attrs.asdict(self.usage)
+        return {name: value for name, value in known.items() if value is not None}
