@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent.events import Event
 
 if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream
+    from micdrop_agent.events import Inbox
 
 __all__ = ["EventStream"]
 
@@ -20,20 +21,34 @@ class EventStream(ObjectReceiveStream[Event]):
     Leaving it unread or leaving its loop early is legal and warns of nothing.
     """
 
-    def __init__(self, inbox: MemoryObjectReceiveStream[Event]) -> None:
+    def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
 
     async def receive(self) -> Event:
-        """The next event.
+        """The next event; none is lost when a reader is cancelled here.
 
         Raises:
-            anyio.EndOfStream: The agent was closed.
+            anyio.EndOfStream: The agent was closed, and every event before that was read.
+            anyio.ClosedResourceError: ``aclose()`` was called.
         """
-        return await self._inbox.receive()
+        await anyio.lowlevel.checkpoint()
+        inbox = self._inbox
+        while not inbox.dropped:
+            if inbox.waiting:
+                return inbox.waiting.popleft()
+            if inbox.ended:
+                raise anyio.EndOfStream
+            await inbox.wait()
+        raise anyio.ClosedResourceError
 
     async def aclose(self) -> None:
         """Stop listening."""
-        self._inbox.close()
+        self._drop()
+
+    def _drop(self) -> None:
+        self._inbox.dropped = True
+        self._inbox.waiting.clear()
+        self._inbox.changed()
 
     def __del__(self) -> None:
-        self._inbox.close()
+        self._drop()

@@ -571,7 +571,7 @@ class Agent(AsyncContextManagerMixin, ABC):
 
     def events(self) -> EventStream:
         """All events from now on, as an async stream that ends when the agent is closed."""
-        return EventStream(self._hub.stream())
+        return EventStream(self._hub.inbox())
 
     @property
     def logger(self) -> logging.Logger:

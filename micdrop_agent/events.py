@@ -14,7 +14,6 @@ Source: Micdrop page "Agent (LLM)", section Events.
 from __future__ import annotations
 
 import inspect
-import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -25,8 +24,6 @@ from blinker import Signal
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
-
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from micdrop_agent.messages import Item, Message
     from micdrop_agent.result import AnswerResult
@@ -236,6 +233,37 @@ def _checked(event_type: type[E]) -> type[E]:
     return event_type
 
 
+class Inbox:
+    """Events that wait for the reader of one stream.
+
+    No memory object stream: a native asyncio cancellation loses the item that one has just handed
+    over (anyio #536), and an observer that misses an event has a wrong conversation for good.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[Event] = deque()
+        self.ended = False
+        """The agent was closed: nothing more comes."""
+        self.dropped = False
+        """Nobody reads any more."""
+        self._wake: anyio.Event | None = None
+
+    def put(self, event: Event) -> None:
+        self.waiting.append(event)
+        self.changed()
+
+    def changed(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake.set()
+
+    async def wait(self) -> None:
+        """Until something has changed."""
+        if self._wake is None:
+            self._wake = anyio.Event()
+        await self._wake.wait()
+
+
 class EventHub:
     """Delivers the events of one agent.
 
@@ -248,7 +276,7 @@ class EventHub:
         self.sender = sender
         self.logger = logger
         self._listeners: dict[type[Any], dict[object, Callable[[Any], object]]] = {}
-        self._streams: dict[MemoryObjectSendStream[Event], None] = {}
+        self._inboxes: dict[Inbox, None] = {}
         self._queue: deque[Event] = deque()
         self._delivering = False
         self._closed = False
@@ -271,19 +299,18 @@ class EventHub:
 
         return remove
 
-    def stream(self) -> MemoryObjectReceiveStream[Event]:
-        """All events from now on, as a stream that ends when the hub is closed."""
-        send, receive = anyio.create_memory_object_stream[Event](math.inf)
-        if self._closed:
-            send.close()
-        else:
-            self._streams[send] = None
-        return receive
+    def inbox(self) -> Inbox:
+        """Where all events from now on are put, until it is dropped or the hub is closed."""
+        inbox = Inbox()
+        inbox.ended = self._closed
+        if not self._closed:
+            self._inboxes[inbox] = None
+        return inbox
 
     @property
     def observed(self) -> bool:
         """Whether anybody of this agent's own would hear an event."""
-        return bool(self._listeners or self._streams)
+        return bool(self._listeners or self._inboxes)
 
     def emit(self, *events: Event) -> None:
         """Deliver ``events`` in order, now, or right after the one being delivered."""
@@ -303,12 +330,11 @@ class EventHub:
         kind = type(event)
         for listener in tuple(self._listeners.get(kind, {}).values()):
             self._call(event, listener, event)
-        for stream in tuple(self._streams):
-            try:
-                stream.send_nowait(event)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                stream.close()
-                self._streams.pop(stream, None)
+        for inbox in tuple(self._inboxes):
+            if inbox.dropped:
+                del self._inboxes[inbox]
+            else:
+                inbox.put(event)
         signal = _SIGNALS[kind]
         if signal.receivers:
             for receiver in tuple(signal.receivers_for(self.sender)):
@@ -332,6 +358,7 @@ class EventHub:
         self._closed = True
         self._queue.clear()
         self._listeners.clear()
-        for stream in tuple(self._streams):
-            stream.close()
-        self._streams.clear()
+        for inbox in self._inboxes:
+            inbox.ended = True
+            inbox.changed()
+        self._inboxes.clear()
