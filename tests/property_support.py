@@ -89,7 +89,7 @@ class Host:
 
     async def __call__(self, probe: Probe) -> None:
         self.runs = Runs()
-        options = {"raise_on_failure": False, "tools": toolbox(self.runs), **self.options}
+        options: dict[str, Any] = {"raise_on_failure": False, "tools": toolbox(self.runs), **self.options}
         async with ScriptedAgent(*self.turns, **options) as agent:
             self.agent = agent
             probe.watch(agent)

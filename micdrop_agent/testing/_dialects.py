@@ -142,7 +142,9 @@ class ResponsesDialect:
         return self._say("response.created", response={"id": "resp_1", "status": "in_progress", "output": []})
 
     def _item(self, text: str | None) -> dict[str, Any]:
-        content = [] if text is None else [{"type": "output_text", "text": text, "annotations": []}]
+        content: list[dict[str, Any]] = (
+            [] if text is None else [{"type": "output_text", "text": text, "annotations": []}]
+        )
         status = "in_progress" if text is None else "completed"
         return {
             "id": f"msg_{self._index}",
@@ -175,7 +177,7 @@ class ResponsesDialect:
         if self._text is None:
             return b""
         text, self._text = self._text, None
-        part = {"type": "output_text", "text": text, "annotations": []}
+        part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
         tail = (
             self._part("response.output_text.done", text=text)
             + self._part("response.content_part.done", part=part)
@@ -251,12 +253,17 @@ class ResponsesDialect:
     def failed(self, message: str) -> bytes:
         """``response.failed`` with an error."""
         error = {"code": "server_error", "message": message}
-        response = {"id": "resp_1", "status": "failed", "output": [], "error": error}
+        response: dict[str, Any] = {"id": "resp_1", "status": "failed", "output": [], "error": error}
         return self._begin() + self._say("response.failed", response=response)
 
     def incomplete(self, reason: str) -> bytes:
         """``response.incomplete`` with its reason."""
-        response = {"id": "resp_1", "status": "incomplete", "output": [], "incomplete_details": {"reason": reason}}
+        response: dict[str, Any] = {
+            "id": "resp_1",
+            "status": "incomplete",
+            "output": [],
+            "incomplete_details": {"reason": reason},
+        }
         return self._begin() + self._say("response.incomplete", response=response)
 
     def done(self, finish: str | None = None) -> bytes:

@@ -56,7 +56,8 @@ def check_invariants(trace: Trace) -> None:
     _check_replay(trace)
     if trace.tasks_left:
         raise InvariantError(11, f"{trace.tasks_left} tasks are left after the agent was closed")
-    if isinstance(trace.error, BaseExceptionGroup):
+    error: object = trace.error
+    if isinstance(error, BaseExceptionGroup):
         raise InvariantError(14, f"a group of errors left the agent: {trace.error!r}")
 
 

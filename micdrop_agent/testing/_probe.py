@@ -30,15 +30,19 @@ if TYPE_CHECKING:
 _IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)
 
 
+def _none_yet() -> list[Any]:
+    return []
+
+
 @attrs.define(eq=False)
 class AnswerTrace:
     """One answer as it was seen."""
 
     number: int
     made: Answer | None = None
-    written: list[str] = attrs.Factory(list)
-    received: list[str] = attrs.Factory(list)
-    finished: list[str] = attrs.Factory(list)
+    written: list[str] = attrs.field(factory=_none_yet)
+    received: list[str] = attrs.field(factory=_none_yet)
+    finished: list[str] = attrs.field(factory=_none_yet)
     failures: int = 0
     settled: bool = False
     """``cancel()`` or what supersedes it has returned: nothing of this answer may happen any more."""
@@ -46,7 +50,7 @@ class AnswerTrace:
     """Nor may its consumer get another chunk."""
     cut_at: int | None = None
     """Length of the text that the caller heard, where the host said so."""
-    stored: list[Item] = attrs.Factory(list)
+    stored: list[Item] = attrs.field(factory=_none_yet)
     received_when_stopped: int | None = None
     """Chunks that its consumer had when it was stopped for the first time."""
     items_when_stopped: list[Item] | None = None
@@ -71,12 +75,12 @@ class Trace:
         hook_text: Text that a hook spoke, which is no part of the conversation.
     """
 
-    answers: list[AnswerTrace] = attrs.Factory(list)
-    events: list[Event] = attrs.Factory(list)
-    violations: list[tuple[int, str]] = attrs.Factory(list)
+    answers: list[AnswerTrace] = attrs.field(factory=_none_yet)
+    events: list[Event] = attrs.field(factory=_none_yet)
+    violations: list[tuple[int, str]] = attrs.field(factory=_none_yet)
     agent: Agent | None = None
-    initial: list[Item] = attrs.Factory(list)
-    final: list[Item] = attrs.Factory(list)
+    initial: list[Item] = attrs.field(factory=_none_yet)
+    final: list[Item] = attrs.field(factory=_none_yet)
     at_close: list[Item] | None = None
     """The conversation when the agent was closed: what is added later is told to nobody."""
     hook_text: str = ""

@@ -15,7 +15,7 @@ import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import anyio
 import anyio.abc
@@ -292,9 +292,10 @@ class ScriptedProvider:
         return exchange.complete
 
     def _pick(self, request: ReceivedRequest) -> Reply:
-        script = self._script
+        script: Any = self._script
         if isinstance(script, Mapping):
-            script = script[request.host]
+            script = cast("Mapping[str, Script]", script)[request.host]
         if callable(script):
-            return script(request)
-        return script[min(request.number, len(script) - 1)]
+            return cast("Reply", script(request))
+        replies: Sequence[Reply] = script
+        return replies[min(request.number, len(replies) - 1)]

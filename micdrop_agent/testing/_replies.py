@@ -200,7 +200,8 @@ class _Player:
         return True
 
     async def _if_tools_offered(self, part: Part) -> bool:
-        offered = bool((self.exchange.request.body or {}).get("tools"))
+        body: dict[str, Any] = self.exchange.request.body or {}
+        offered = bool(body.get("tools"))
         return await self.play(part["if_tools_offered"] if offered else part.get("else", ()))
 
 

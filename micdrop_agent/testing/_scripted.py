@@ -31,7 +31,7 @@ class Call:
     """
 
     name: str
-    arguments: Mapping[str, Any] | str = attrs.Factory(dict)
+    arguments: Mapping[str, Any] | str = attrs.field(factory=dict[str, Any])
     call_id: str | None = None
 
 

@@ -17,7 +17,7 @@ import attrs
 class _Pipe:
     """One direction."""
 
-    pieces: deque[bytes] = attrs.Factory(deque)
+    pieces: deque[bytes] = attrs.field(factory=deque[bytes])
     ended: bool = False
     broken: bool = False
     reader_gone: bool = False

@@ -123,9 +123,8 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: Ste
                 result = await fn(*args)
             finally:
                 watch.done = True
-        if guard.cancelled_caught:
-            raise DeadlockError(watch.reason or f"still running after {options.time_limit:g} virtual seconds")
-        return result
+            return result
+        raise DeadlockError(watch.reason or f"still running after {options.time_limit:g} virtual seconds")
 
     if options.shuffle_seed is not None:
         # Trio shuffles every batch anyway; its generator has no public seed (hypothesis seeds the same one).

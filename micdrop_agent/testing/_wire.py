@@ -99,7 +99,7 @@ def _cut(body: bytes, cut: Any) -> list[bytes]:
         return [body[at : at + 1] for at in range(len(body))]
     if cut is not None and not isinstance(cut, list):
         raise ValueError(f"unknown cut: {cut!r}")
-    edges = [0, *(cut or ()), len(body)]
+    edges: list[int] = [0, *(cut or ()), len(body)]
     return [body[start:stop] for start, stop in itertools.pairwise(edges) if stop > start]
 
 

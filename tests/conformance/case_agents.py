@@ -16,6 +16,7 @@ from micdrop_agent import Agent, ExtractJson, ExtractTag, Retry, Timeouts, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
 
     from micdrop_agent.testing import ScriptedProvider
 
@@ -40,7 +41,7 @@ def class_of(kind: str) -> Any:
         return None
 
 
-def check_known(found: dict[str, Any], known: set[str], where: str) -> None:
+def check_known(found: dict[str, Any], known: AbstractSet[str], where: str) -> None:
     if unknown := set(found) - known:
         raise UnknownWordError(f"{where}: {sorted(unknown)}")
 

@@ -35,7 +35,7 @@ class _Checker:
         self.world = world
         self.expect = expect
         self.strict = strict
-        self.backend = backend
+        self.backend: Backend = backend
         self.problems: list[str] = list(world.problems)
         self.heard = list(world.heard.values())
 

@@ -23,8 +23,30 @@ if TYPE_CHECKING:
 
     from case_world import Heard, World
 
-_STEP = {"do", "when", "as", "text", "same_tick", "consume", "provider", "options", "expect_error", "ms", "in", "times"}
-_STEP |= {"with_timeout_ms", "times_out", "steps", "event", "raises", "records", "heard"}
+_STEP = frozenset(
+    {
+        "do",
+        "when",
+        "as",
+        "text",
+        "same_tick",
+        "consume",
+        "provider",
+        "options",
+        "expect_error",
+        "ms",
+        "in",
+        "times",
+        "with_timeout_ms",
+        "times_out",
+        "steps",
+        "event",
+        "raises",
+        "records",
+        "heard",
+        "name",
+    }
+)
 
 
 class Host:

@@ -116,6 +116,8 @@ class World:
 
     def make_agent(self) -> Agent:
         options: dict[str, Any] = dict(self.scenario.get("options", {}))
+        for step in self.scenario["steps"]:
+            options |= step.get("options", {})
         options |= self.settings.get("options", {})
         if not self.hosts():
             self.agent = self._model("provider.test", options)

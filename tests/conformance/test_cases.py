@@ -52,7 +52,7 @@ def _expected_failure(kind: str) -> list[pytest.MarkDecorator]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    root: Path = metafunc.config.getoption("--cases")
+    root: Path = metafunc.config.option.cases
     folders = sorted(path for path in root.iterdir() if (path / "case.md").exists() or list(path.glob("*.json")))
     if not folders:
         raise pytest.UsageError(f"there are no cases in {root}")
@@ -97,7 +97,7 @@ def _scenarios(folder: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def strict(request: pytest.FixtureRequest) -> ModuleType:
-    return _strict_provider(request.config.getoption("--cases"))
+    return _strict_provider(request.config.option.cases)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -37,7 +37,7 @@ def _marks(vector: dict[str, Any]) -> list[pytest.MarkDecorator]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    folder: Path = metafunc.config.getoption("--vectors")
+    folder: Path = metafunc.config.option.vectors
     files = sorted(path for path in folder.rglob("*.json") if path.name != "index.json")
     if not files:
         raise pytest.UsageError(f"there are no vectors in {folder}")
