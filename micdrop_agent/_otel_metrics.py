@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.otel import TOKENS, error_type, first_chunk_of, request_attributes
+from micdrop_agent._otel_names import TOKENS, error_type, first_chunk_of, request_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent._otel_names import TOKENS, error_type, first_chunk_of, request_attributes, token_attributes
 from micdrop_agent._timeline import timeline
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.events import AnswerFinished
@@ -39,17 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["instrument"]
 
 _NAME: Final = "micdrop_agent"
-
-PROVIDERS: Final = {"mistral": "mistral_ai"}
-"""Our names of providers where the conventions have another one."""
-
-TOKENS: Final = {
-    "input_tokens": "gen_ai.usage.input_tokens",
-    "output_tokens": "gen_ai.usage.output_tokens",
-    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
-    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
-}
-"""Our figures, and their attributes on a span."""
 
 
 def instrument(
@@ -183,7 +173,7 @@ class _Spans:
         if result.finish_reason is not None:
             attributes["gen_ai.response.finish_reasons"] = (result.finish_reason,)
         if result.usage is not None:
-            attributes |= _tokens({name: getattr(result.usage, name) for name in TOKENS})
+            attributes |= token_attributes({name: getattr(result.usage, name) for name in TOKENS})
         if result.error is not None:
             attributes["error.type"] = error_type(result.error)
         span = self._tracer.start_span(
@@ -221,7 +211,11 @@ def _of_attempt(bar: Bar, _lines: Timeline) -> tuple[str, dict[str, Any]]:
 
 
 def _of_request(bar: Bar, lines: Timeline) -> tuple[str, dict[str, Any]]:
-    attributes: dict[str, Any] = {**request_attributes(bar), "gen_ai.request.stream": True, **_tokens(bar.facts)}
+    attributes: dict[str, Any] = {
+        **request_attributes(bar),
+        "gen_ai.request.stream": True,
+        **token_attributes(bar.facts),
+    }
     if "finish" in bar.facts:
         attributes["gen_ai.response.finish_reasons"] = (bar.facts["finish"],)
     first = first_chunk_of(bar, lines)
@@ -236,30 +230,3 @@ def _of_tool(bar: Bar, _lines: Timeline) -> tuple[str, dict[str, Any]]:
 
 
 _ATTRIBUTES: Final = {"attempt": _of_attempt, "request": _of_request, "tool": _of_tool}
-
-
-def request_attributes(bar: Bar) -> dict[str, Any]:
-    """Provider and model of a request."""
-    provider = str(bar.facts.get("provider"))
-    attributes = {"gen_ai.provider.name": PROVIDERS.get(provider, provider)}
-    if bar.facts.get("model") is not None:
-        attributes["gen_ai.request.model"] = str(bar.facts["model"])
-    return attributes
-
-
-def first_chunk_of(bar: Bar, lines: Timeline) -> float | None:
-    """Seconds from a request to the answer's first chunk, if that came with its response."""
-    for mark in lines.marks:
-        if mark.kind == "first_chunk":
-            same = mark.facts.get("agent") == bar.facts.get("agent")
-            return mark.at - bar.start if same and bar.start <= mark.at <= bar.end else None
-    return None
-
-
-def error_type(error: Exception) -> str:
-    """A name of few values for what failed."""
-    return str(getattr(error, "kind", None) or type(error).__name__)
-
-
-def _tokens(facts: Mapping[str, Any]) -> dict[str, int]:
-    return {attribute: facts[name] for name, attribute in TOKENS.items() if facts.get(name) is not None}

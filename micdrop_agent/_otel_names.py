@@ -1,0 +1,51 @@
+"""Names of the GenAI conventions for what a trace knows; shared by spans and metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from micdrop_agent._timeline import Bar, Timeline
+
+__all__ = ["PROVIDERS", "TOKENS", "error_type", "first_chunk_of", "request_attributes", "token_attributes"]
+
+PROVIDERS: Final = {"mistral": "mistral_ai"}
+"""Our names of providers where the conventions have another one."""
+
+TOKENS: Final = {
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+}
+"""Our figures, and their attributes on a span."""
+
+
+def request_attributes(bar: Bar) -> dict[str, Any]:
+    """Provider and model of a request."""
+    provider = str(bar.facts.get("provider"))
+    attributes = {"gen_ai.provider.name": PROVIDERS.get(provider, provider)}
+    if bar.facts.get("model") is not None:
+        attributes["gen_ai.request.model"] = str(bar.facts["model"])
+    return attributes
+
+
+def first_chunk_of(bar: Bar, lines: Timeline) -> float | None:
+    """Seconds from a request to the answer's first chunk, if that came with its response."""
+    for mark in lines.marks:
+        if mark.kind == "first_chunk":
+            same = mark.facts.get("agent") == bar.facts.get("agent")
+            return mark.at - bar.start if same and bar.start <= mark.at <= bar.end else None
+    return None
+
+
+def error_type(error: Exception) -> str:
+    """A name of few values for what failed."""
+    return str(getattr(error, "kind", None) or type(error).__name__)
+
+
+def token_attributes(facts: Mapping[str, Any]) -> dict[str, int]:
+    """The figures that are known, as attributes."""
+    return {attribute: facts[name] for name, attribute in TOKENS.items() if facts.get(name) is not None}
