@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 import trustme
 from anyio.streams.tls import TLSListener
@@ -157,7 +158,10 @@ def test_a_connection_that_the_server_closed_while_idle_is_noticed_before_the_re
             transport = DirectTransport(f"http://127.0.0.1:{port}")
             for turn in range(5):
                 assert await ask(transport) == b"ok"
-                await anyio.wait_all_tasks_blocked()
+                with anyio.fail_after(10):
+                    while not transport.needs_spare:
+                        await anyio.lowlevel.checkpoint()
+                assert len(transport._idle) == 1
                 assert served == turn + 1
             await transport.aclose()
             group.cancel_scope.cancel()
