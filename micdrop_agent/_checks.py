@@ -53,6 +53,20 @@ def cancelled_from_outside() -> bool:
     return task is None or task.cancelling() > 0
 
 
+def cancel_soon(scope: anyio.CancelScope) -> None:
+    """Cancel ``scope``, before any task runs that is not on its way yet.
+
+    A caller waits for this: on asyncio AnyIO describes the cancelling task in words, which costs more
+    than the rest of a barge-in, so it is done as the loop's next callback. What a fenced turn still does
+    until then has no effect, as with every cancellation that was not delivered yet.
+    """
+    loop: Any = running_loop()
+    if loop is None:
+        scope.cancel()
+    else:
+        loop.call_soon(scope.cancel)
+
+
 def may_open(agent: Agent, state: State, *, owned: bool) -> None:
     """Refuse to open an agent twice, or one that a ``FallbackAgent`` drives."""
     name = type(agent).__name__
@@ -91,6 +105,21 @@ def at_home(what: str, home: tuple[int, object]) -> None:
             f"{what} was called from another event loop than the one in which the agent was "
             "opened; an agent belongs to one event loop"
         )
+    if loop is not None:
+        _make_known()
+
+
+def _make_known() -> None:
+    """Let AnyIO recognise an asyncio loop that was not started by it from within a bare callback.
+
+    With sniffio installed (Trio brings it) AnyIO sees only tasks: ``loop.call_soon(agent.cancel)``, a
+    signal handler or a protocol's ``data_received`` would fail. The mark stays in their own context.
+    """
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is None or sys.modules["asyncio"].current_task() is not None:
+        return
+    if sniffio.current_async_library_cvar.get() is None:
+        sniffio.current_async_library_cvar.set("asyncio")
 
 
 def extract(name: str, value: object) -> None:

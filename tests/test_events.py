@@ -90,7 +90,7 @@ def test_a_listener_hears_only_what_it_asked_for() -> None:
 @pytest.mark.parametrize("kind", [str, Event, None, "MessageAdded", AnswerSkipped()])
 def test_what_is_no_event_class_is_refused_with_the_list_of_them(kind: Any) -> None:
     for connect in (lambda: make_hub().on(kind, print), lambda: signal_of(kind)):
-        with pytest.raises(TypeError, match="not an event class: .*; there are MessageAdded, "):
+        with pytest.raises(TypeError, match=r"not an event class: .*; there are MessageAdded, "):
             connect()
 
 
