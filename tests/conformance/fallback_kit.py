@@ -69,7 +69,7 @@ class Series(ScriptedAgent):
 
     async def generate_answer(self, turn: Turn) -> None:
         """Play the next script."""
-        self._answers = [self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]]
+        self._answers = (self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0],)
         await super().generate_answer(turn)
 
 
