@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import micdrop_agent  # noqa: E402 - the path comes first
+import micdrop_agent
 
 project = "micdrop_agent"
 author = "The micdrop_agent authors"

@@ -26,6 +26,7 @@ from unittest import mock
 
 import anyio
 import attrs
+
 from micdrop_agent.providers import _agent
 from micdrop_agent.testing import ReceivedRequest, Reply, ScriptedProvider, call_tool, run_virtual, say
 
@@ -135,7 +136,7 @@ def run_block(block: Block, backend: Backend) -> str:
         # The newline pads keep the line numbers of a traceback those of the page.
         code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
         try:
-            exec(code, module.__dict__)  # noqa: S102 - that is what this module is for
+            exec(code, module.__dict__)
         except Exception as error:
             if type(error).__name__ != block.raises:
                 raise

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
 from docs_support import DOCS, Block, blocks_of, run_block
 
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
