@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import gzip
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,13 +13,21 @@ import pytest
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http import DirectTransport
 from micdrop_agent.providers._http._parser import ResponseParser
-from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, memory_connection, run_virtual, say
+from micdrop_agent.testing import (
+    BACKENDS,
+    MemoryByteStream,
+    ScriptedProvider,
+    fault,
+    memory_connection,
+    run_virtual,
+    say,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from micdrop_agent.providers._http import Response
-    from micdrop_agent.testing import Backend, Exchange, MemoryByteStream
+    from micdrop_agent.testing import Backend, Exchange
 
 PATH = "/chat/completions"
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -548,3 +557,89 @@ def test_a_closed_transport_and_one_of_another_loop_say_what_is_wrong(backend: B
     run_virtual(backend, closed)
     run_virtual(backend, use)
     run_virtual(backend, use_again)
+
+
+async def answering(*replies: bytes) -> tuple[list[MemoryByteStream], DirectTransport, anyio.abc.TaskGroup]:
+    """A transport whose every connection gives these replies, whatever it is asked."""
+    clients: list[MemoryByteStream] = []
+    group = anyio.create_task_group()
+
+    async def serve(server: MemoryByteStream) -> None:
+        with contextlib.suppress(anyio.EndOfStream):
+            for reply in replies:
+                await server.receive()
+                await server.send(reply)
+            await server.receive()
+
+    async def connect(host: str, port: int, tls: bool) -> anyio.abc.ByteStream:
+        client, server = memory_connection()
+        clients.append(client)
+        group.start_soon(serve, server)
+        return client
+
+    return clients, DirectTransport("http://x.test", connect=connect), group
+
+
+@each_backend
+@pytest.mark.parametrize(
+    ("reply", "connections"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 1),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok", 2),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad", 2),
+    ],
+)
+def test_a_connection_that_the_server_will_close_or_wrote_too_much_on_is_not_used_again(
+    backend: Backend, reply: bytes, connections: int
+) -> None:
+    async def scenario() -> None:
+        clients, transport, group = await answering(reply, reply)
+        async with group:
+            for _ in range(2):
+                assert await ask(transport) == b"ok"
+            assert len(clients) == connections
+            await transport.aclose()
+            assert all(client.closed for client in clients)
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+def test_a_compressed_body_that_is_cut_inside_is_truncated_though_http_says_it_is_whole(backend: Backend) -> None:
+    body = gzip.compress(b"hello")[:-9]
+    reply = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+    async def scenario() -> None:
+        _, transport, group = await answering(reply)
+        async with group:
+            assert (await failure_of(lambda: ask(transport))).kind == "truncated"
+            await transport.aclose()
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
+@pytest.mark.parametrize(("seconds", "closed"), [(0.2, True), (1000, False)])
+def test_closing_a_slow_stream_is_shielded_from_the_cancel_and_bounded(
+    backend: Backend, seconds: float, closed: bool
+) -> None:
+    class Slow(MemoryByteStream):
+        async def aclose(self) -> None:
+            await anyio.sleep(seconds)
+            self.close()
+
+    async def scenario() -> None:
+        far, _ = memory_connection()
+        slow = Slow(far._incoming, far._outgoing)
+
+        async def connect(host: str, port: int, tls: bool) -> anyio.abc.ByteStream:
+            return slow
+
+        transport = DirectTransport("http://x.test", connect=connect)
+        before = anyio.current_time()
+        with anyio.move_on_after(1):
+            await transport.post(PATH, {}, b"{}")
+        assert slow.closed is closed
+        assert anyio.current_time() - before == pytest.approx(1.2 if closed else 1.5)
+
+    run_virtual(backend, scenario)
