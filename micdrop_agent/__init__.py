@@ -39,8 +39,6 @@ from micdrop_agent.events import (
     UserMessageCancelled,
     signal_of,
 )
-from micdrop_agent.fallback import FallbackAgent
-from micdrop_agent.health import HealthChanged, HealthRegistry
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts
 from micdrop_agent.result import AnswerResult, TraceEvent
@@ -48,6 +46,9 @@ from micdrop_agent.tools import Tool, tool
 from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
+    from micdrop_agent._trace_page import render_trace
+    from micdrop_agent.fallback import FallbackAgent
+    from micdrop_agent.health import HealthChanged, HealthRegistry
     from micdrop_agent.model_agent import ModelAgent
     from micdrop_agent.providers.chat import ChatAgent
     from micdrop_agent.providers.local import LocalAgent
@@ -103,6 +104,7 @@ __all__ = [
     "TraceEvent",
     "Turn",
     "UserMessageCancelled",
+    "render_trace",
     "signal_of",
     "tool",
 ]
@@ -111,12 +113,16 @@ _LATE: Final = {
     "CallInUseError": "micdrop_agent.store",
     "ChatAgent": "micdrop_agent.providers.chat",
     "ConversationStore": "micdrop_agent.store",
+    "FallbackAgent": "micdrop_agent.fallback",
+    "HealthChanged": "micdrop_agent.health",
+    "HealthRegistry": "micdrop_agent.health",
     "LocalAgent": "micdrop_agent.providers.local",
     "MistralAgent": "micdrop_agent.providers.mistral",
     "ModelAgent": "micdrop_agent.model_agent",
     "OpenaiAgent": "micdrop_agent.providers.openai",
     "SqliteStore": "micdrop_agent.store",
     "StoreError": "micdrop_agent.store",
+    "render_trace": "micdrop_agent._trace_page",
 }
 
 
