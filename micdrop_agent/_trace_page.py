@@ -84,14 +84,16 @@ def _summary(results: Sequence[AnswerResult]) -> str:
 
 def _answer(number: int, result: AnswerResult, prompt: str | None) -> str:
     lines = timeline(result)
-    said = "" if prompt is None else f"<p class=caller><b>Caller</b> {_safe(prompt)}</p>"
+    said = "" if prompt is None else f"<p class=caller><b>Caller</b><span>{_safe(prompt)}</span></p>"
     text = _safe(result.text) if result.text else "<i>nothing was said</i>"
-    error = "" if result.error is None else f"<p class=error><b>Error</b> {_safe(_words_of(result.error))}</p>"
+    error = (
+        "" if result.error is None else f"<p class=error><b>Error</b><span>{_safe(_words_of(result.error))}</span></p>"
+    )
     return (
         f'<section class="{result.status}" id="answer-{number}">\n'
         f"<h2>Answer {number} <span class=status>{result.status}</span>"
         f"<span class=figures>{_figures(result)}</span></h2>\n"
-        f"{said}<p class=agent><b>Agent</b> {text}</p>{error}\n{_chart(number, lines)}\n{_marks(lines)}\n</section>"
+        f"{said}<p class=agent><b>Agent</b><span>{text}</span></p>{error}\n{_chart(number, lines)}\n{_marks(lines)}\n</section>"
     )
 
 
