@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -87,7 +88,6 @@ class Answer(ObjectReceiveStream[str]):
         self._waiting = 0
         self._waiters = 0
         self._counted = 0
-        self._suspect = False
         self._read = False
         self._drained = False
         self._cut = False
@@ -161,28 +161,25 @@ class Answer(ObjectReceiveStream[str]):
             ProviderError: The answer failed; comes after its last good chunk.
         """
         self._read = True
-        if self._suspect:
-            await anyio.lowlevel.checkpoint()
-            buffered = self._inbox.statistics().current_buffer_used
-            if not self._cut and len(self._pending) > buffered + self._waiting:
-                return self._take()
         self._waiting += 1
         try:
+            # The stream carries wake-ups, at least as many as there are chunks in _pending.
             await self._inbox.receive()
+            while not self._pending and not self._cut:
+                await self._inbox.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
-            if self._pending and not self._cut:
-                return self._take()
-            return self._end_reached()
+            pass
         except BaseException:
-            # A native asyncio cancellation may lose the item that was just handed over
-            # (anyio #536). The chunk itself is still in _pending; only the wake-up is gone.
-            self._suspect = True
+            # A native asyncio cancellation may lose the item that was just handed over (anyio #536).
+            # The chunk itself is still in _pending; only its wake-up is gone, so there is a new one.
+            if len(self._pending) > self._inbox.statistics().current_buffer_used:
+                self._wake_reader()
             raise
         finally:
             self._waiting -= 1
-        if self._cut or not self._pending:
-            return self._end_reached()
-        return self._take()
+        if self._pending and not self._cut:
+            return self._take()
+        return self._end_reached()
 
     async def aclose(self) -> None:
         """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
@@ -243,6 +240,10 @@ class Answer(ObjectReceiveStream[str]):
         raise anyio.EndOfStream
 
     # -- the producer's side
+
+    def _wake_reader(self) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._outbox.send_nowait("")  # a closed stream wakes everybody
 
     def _push(self, chunk: str) -> None:
         self._pending.append(chunk)
