@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EchoAgent(Agent):
-    """Repeats the last thing that the caller said. (The library has this one too.)"""
+    """Repeats the last thing that the caller said, as the agent of that name in the library does."""
 
     async def generate_answer(self, turn: Turn) -> None:
         """Wait a moment, then say it."""

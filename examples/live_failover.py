@@ -45,7 +45,8 @@ SECOND = {
 async def unused_address() -> str:
     """The URL of a port on which nobody listens."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        return f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/v1"
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - not Django's extra()
+        return f"http://127.0.0.1:{port}/v1"
 
 
 async def serve(stack: AsyncExitStack, reply: Reply | None) -> str:

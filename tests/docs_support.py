@@ -7,7 +7,8 @@
 
 Marks: ``continues`` (after the blocks before it on its page), ``inside agent`` (in the open block of an agent,
 as ``agent``), ``server`` (model agents reach a scripted server in memory), ``sdk`` (a real one on loopback, for
-clients of an SDK), ``real time`` (with the clock of the machine), ``raises NAME`` (it ends with that error, whose text is printed).
+clients of an SDK), ``real time`` (with the clock of the machine), ``folder`` (in an empty folder), ``starlette`` (its
+``app`` is called then, over a WebSocket), ``raises NAME`` (it ends with that error, whose text is printed).
 A block with ``def test_`` in it is run by pytest.
 """
 
@@ -16,8 +17,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import logging
 import re
 import sys
+import tempfile
 import textwrap
 import types
 from pathlib import Path
@@ -76,7 +79,7 @@ class Block:
     @property
     def on_both(self) -> bool:
         """Whether it leaves the choice of the event loop to ``anyio.run``."""
-        return "anyio.run(" in self.code and not self.is_test
+        return ("anyio.run(" in self.code or "starlette" in self.marks) and not self.is_test
 
 
 def blocks_of(path: Path, root: Path = DOCS) -> list[Block]:
@@ -133,6 +136,9 @@ def run_block(block: Block, backend: Backend) -> str:
             stack.enter_context(mock.patch.dict("os.environ", keys))
         if "sdk" in block.marks:
             stack.enter_context(_loopback())
+        if "folder" in block.marks:
+            stack.enter_context(contextlib.chdir(stack.enter_context(tempfile.TemporaryDirectory())))
+        stack.callback(logging.getLogger("micdrop_agent").setLevel, logging.NOTSET)
         # The newline pads keep the line numbers of a traceback those of the page.
         code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
         try:
@@ -143,6 +149,8 @@ def run_block(block: Block, backend: Backend) -> str:
             print(error, file=printed)
         else:
             assert block.raises is None, f"{block.page}:{block.line} did not raise {block.raises}"
+        if "starlette" in block.marks:
+            anyio.run(_call_over_websocket, module.__dict__["app"])
     return printed.getvalue()
 
 
@@ -172,6 +180,22 @@ async def _with_server(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
 
         with mock.patch.object(_agent, "open_transport", open_transport):
             return await main(*args)
+
+
+async def _call_over_websocket(app: Callable[..., Awaitable[None]]) -> None:
+    """Says something to the page's application; it has to answer until the caller hangs up."""
+    told, said = anyio.create_memory_object_stream[dict[str, Any]](8)
+    answered, answers = anyio.create_memory_object_stream[dict[str, Any]](8)
+    scope = {"type": "websocket", "path": "/call", "headers": [], "query_string": b"", "subprotocols": []}
+    with told, said, answered, answers:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(app, scope, said.receive, answered.send)
+            told.send_nowait({"type": "websocket.connect"})
+            assert (await answers.receive())["type"] == "websocket.accept"
+            for text in ("Hello!", "Are you there?"):
+                told.send_nowait({"type": "websocket.receive", "text": text})
+                assert (await answers.receive())["text"] == f'You said: "{text}"'
+            told.send_nowait({"type": "websocket.disconnect", "code": 1000})
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ def _on(backend: str) -> list[Block]:
 
 def _check(block: Block, printed: str) -> None:
     if block.prints is not None:
-        assert printed == block.prints
+        assert printed.rstrip("\n") == block.prints.rstrip("\n")
 
 
 @pytest.mark.parametrize("block", _on("asyncio"), ids=_named)
