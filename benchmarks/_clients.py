@@ -66,44 +66,21 @@ class Client(ABC):
     def chunks(self, model: str) -> AsyncGenerator[str, None]:
         """One answer."""
 
-    async def prepare(self, model: str) -> None:
+    async def prepare(self, model: str) -> None:  # noqa: B027 - most need nothing
         """What is done once per model, before its first answer."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - the same
         """Give everything back."""
 
 
 class Frames:
-    """Takes chunked HTTP and server-sent events apart; trusts every byte."""
+    """Takes chunked HTTP and server-sent events apart in one pass; trusts every byte."""
 
     def __init__(self, api: str) -> None:
         self.api = api
         self.data = b""
         self.head = False
         self.done = False
-
-    def feed(self, data: bytes) -> list[str]:
-        """The texts that ``data`` completes."""
-        self.data += data
-        if not self.head:
-            _, blank, self.data = self.data.partition(b"\r\n\r\n")
-            self.head = bool(blank)
-        texts: list[str] = []
-        while True:
-            line, newline, rest = self.data.partition(b"\r\n")
-            if not newline or len(rest) < (size := int(line, 16)) + 2:
-                return texts
-            self.data = rest[size + 2 :]
-            if not size:
-                self.done = True
-                return texts
-            at = rest.find(b"data: ", 0, size)
-            if at >= 0 and (text := text_of(self.api, rest[at + 6 : size])):
-                texts.append(text)
-
-
-class FastFrames(Frames):
-    """The same for a long burst: takes a read apart in one pass."""
 
     def feed(self, data: bytes) -> list[str]:
         """The texts that ``data`` completes."""
@@ -162,7 +139,6 @@ class Raw(Client):
         super().__init__(url, api, count)
         self.port = int(url.rpartition(":")[2].partition("/")[0])
         self.kept: RawProtocol | anyio.abc.SocketStream | None = None
-        self.native = True
 
     def request(self, model: str) -> bytes:
         """The bytes of a request."""
@@ -175,7 +151,7 @@ class Raw(Client):
         kept, self.kept = self.kept, None
         if kept is None:
             kept = await self.connect()
-        frames = FastFrames(self.api)
+        frames = Frames(self.api)
         try:
             if isinstance(kept, RawProtocol):
                 kept.transport.write(self.request(model))
@@ -336,9 +312,7 @@ class Ours(Client):
 KINDS: dict[str, type[Client]] = {"raw": Raw, "httpx2": Httpx2, "openai": OpenaiSdk, "ours": Ours}
 
 
-async def clients(
-    url: str, api: str, count: int, *models: str, names: tuple[str, ...] = ("raw", "httpx2", "openai", "ours")
-) -> dict[str, Client]:
+async def clients(url: str, api: str, count: int, *models: str, names: tuple[str, ...]) -> dict[str, Client]:
     """Everybody in ``names``, ready to be asked for ``models``."""
     made = {name: KINDS[name](url, api, count) for name in names}
     for client in made.values():

@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     """What a model's name asks for."""
 
     kind: str
-    count: int
+    number: int
     gap: float
     head: bytes
     chunks: tuple[bytes, ...]
@@ -90,7 +90,7 @@ def responses(words: list[str]) -> tuple[bytes, list[bytes], bytes]:
 
     def response(status: str, output: list[Any], usage: dict[str, Any] | None) -> dict[str, Any]:
         fixed = {"id": "resp_1", "object": "response", "created_at": 1_790_000_000, "model": "m", "tools": []}
-        rest = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "tool_choice": "auto"}
+        rest: dict[str, Any] = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "tool_choice": "auto"}
         return {**fixed, **rest, "parallel_tool_calls": True, "status": status, "output": output, "usage": usage}
 
     def item(status: str, content: list[Any]) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
         Connection.asked += 1
         self.answering = what.kind not in {"burst", "fail", "cut"}
         write = self.transport.write
-        if what.kind == "burst" or (what.kind == "sometimes" and not self.stalls(what.count)):
+        if what.kind == "burst" or (what.kind == "sometimes" and not self.stalls(what.number)):
             self.answering = False
             write(what.head + b"".join(what.chunks) + what.tail)
         elif what.kind == "paced":

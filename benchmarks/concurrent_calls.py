@@ -24,7 +24,7 @@ from typing import Any
 import anyio
 from _harness import LAST, Goals, Provider, Samples, arguments, many_files, messages, pin, quiet, resident, run, tell
 
-from micdrop_agent import Agent, ChatAgent, Message
+from micdrop_agent import Agent, ChatAgent, Message, Timeouts
 
 MODEL = "paced-6-350ms"
 WANTED = "".join(f"w{number:04d} " for number in range(6))
@@ -53,7 +53,9 @@ class Crowd:
 
     async def one(self) -> None:
         """One call with one answer."""
-        agent: Agent = ChatAgent(model=MODEL, api_key="bench", base_url=self.url)
+        # All begin in the same instant on one CPU: the last one connects when the first has long answered.
+        clocks = Timeouts(connect=60, first_chunk=60, between_chunks=60, total=120)
+        agent: Agent = ChatAgent(model=MODEL, api_key="bench", base_url=self.url, timeouts=clocks)
         async with agent:
             agent.conversation.replace(SAID[:-1])
             self.opened += 1
@@ -147,8 +149,6 @@ def main() -> None:
         if "10" in samples.rows["wall_s"]:
             goals.at_most("CPU each, 1,000 / 10", samples.ratio("cpu_ms_each", "1000", "10"), 1.5)
     tell("concurrent_calls", options.loop, samples, goals)
-
-
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import anyio
+import anyio.lowlevel
 from _clients import Home
 from _harness import LAST, Goals, Provider, Samples, arguments, messages, pin, quiet, run, tell
 
@@ -100,7 +100,7 @@ async def hedge(home: Home, url: str, count: int, samples: Samples) -> None:
             agent.conversation.replace([agent.conversation[0], *start[1:]])
             agent.add_user_message(LAST)
             samples.add(f"stalling_primary_{name}_ms", "ours", (await ask(agent))[0])
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         await home.close(agent)
 
 

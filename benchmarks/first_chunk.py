@@ -18,7 +18,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
-from _clients import KINDS, Home, clients
+from _clients import KINDS, clients
 from _harness import Goals, Provider, Samples, arguments, messages, pin, quiet, run, tell
 
 from micdrop_agent import Agent, Turn
@@ -67,7 +67,7 @@ async def machinery(rounds: int) -> Samples:
                 await answer.receive()
                 took = (time.perf_counter_ns() - began) / 1000
                 await answer.aclose()
-                began = time.perf_counter_ns()
+                began, floor = time.perf_counter_ns(), 0.0
                 async for _ in plain(1):
                     floor = (time.perf_counter_ns() - began) / 1000
                 if number >= 100:
@@ -102,10 +102,10 @@ async def timed(stream: AsyncGenerator[str, None]) -> tuple[float, float, float]
     return (first - began) / 1000, (first_cpu - cpu) / 1000, (time.process_time_ns() - cpu) / 1000
 
 
-async def wire(url: str, api: str, count: int, rounds: int) -> Samples:
+async def wire(url: str, api: str, count: int, rounds: int, names: tuple[str, ...] = tuple(KINDS)) -> Samples:
     """Everybody in turn, round by round."""
     samples = Samples()
-    made: dict[str, Client] = await clients(url, api, count, MODEL)
+    made: dict[str, Client] = await clients(url, api, count, MODEL, names=names)
     for client in made.values():
         for _ in range(20):
             await timed(client.chunks(MODEL))

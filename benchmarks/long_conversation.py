@@ -15,13 +15,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from _clients import PATHS, Home, Httpx2, Ours, Raw
-from _harness import LAST, Goals, Provider, Samples, arguments, messages, pin, quiet, run, tell
+from _harness import LAST, SYSTEM, Goals, Provider, Samples, arguments, messages, pin, quiet, run, tell
 
 from micdrop_agent import Tool
 
 if TYPE_CHECKING:
+    from _clients import Client
+
     from micdrop_agent import Agent
 
 MODEL = "burst-3"
@@ -75,46 +76,69 @@ async def turn(agent: Agent, said: list[Any]) -> float:
     return took
 
 
+class Table:
+    """Everybody who is measured, for every size."""
+
+    def __init__(self, url: str, api: str) -> None:
+        self.url = url
+        self.api = api
+        self.agents: dict[tuple[int, int], tuple[Agent, list[Any]]] = {}
+        self.floors: dict[str, dict[int, Client]] = {
+            "httpx2": {count: Httpx2(url, api, count) for count in COUNTS},
+            "bytes alone": {},
+        }
+
+    async def open(self, home: Home) -> None:
+        """Make the agents, and take from them what the raw socket will send."""
+        for count in COUNTS:
+            for number in TOOLS:
+                options: dict[str, Any] = {"system_prompt": SYSTEM, "tools": tools(number)}
+                agent = Ours.kinds[self.api](model=MODEL, api_key="bench", base_url=self.url, **options)
+                for each in messages(count)[1:-1]:
+                    agent.add_message(each["role"], each["content"])  # type: ignore[arg-type]
+                await home.open(agent)
+                self.agents[count, number] = agent, list(agent.conversation)
+            sent = self.floors["bytes alone"][count] = Sent(self.url, self.api, count)
+            first = self.agents[count, 0][0]
+            first.add_user_message(LAST)
+            sent.content = body_of(first)
+
+    async def round(self, samples: Samples) -> None:
+        """One turn of everybody; the one before it is for the caches, which the last one's size would rule."""
+        for (count, number), (agent, said) in self.agents.items():
+            await turn(agent, said)
+            samples.add(f"messages_{count}_us", f"ours, {number} tools", await turn(agent, said))
+        for name, clients in self.floors.items():
+            for count, client in clients.items():
+                for _ in range(2):
+                    began = time.process_time_ns()
+                    async for _ in client.chunks(MODEL):
+                        pass
+                samples.add(f"messages_{count}_us", name, (time.process_time_ns() - began) / 1000)
+
+    async def close(self) -> None:
+        """Close the floors; the agents are at home."""
+        for clients in self.floors.values():
+            for client in clients.values():
+                await client.close()
+
+
 async def measure(url: str, api: str, rounds: int) -> Samples:
     """Every size in turn, round by round."""
     samples = Samples()
     async with Home.entered() as home:
-        agents: dict[tuple[int, int], tuple[Agent, list[Any]]] = {}
-        for count in COUNTS:
-            for number in TOOLS:
-                agent = Ours.kinds[api](
-                    model=MODEL, api_key="bench", base_url=url, system_prompt="x", tools=tools(number)
-                )
-                for each in messages(count)[1:-1]:
-                    agent.add_message(each["role"], each["content"])  # type: ignore[arg-type]
-                await home.open(agent)
-                agents[count, number] = agent, list(agent.conversation)
-        floors = {count: Httpx2(url, api, count) for count in COUNTS}
-        sent = {count: Sent(url, api, count) for count in COUNTS}
-        for count, client in sent.items():
-            agent = agents[count, 0][0]
-            agent.add_user_message(LAST)
-            client.content = await body_of(agent)
+        table = Table(url, api)
+        await table.open(home)
         with quiet():
-            for index in range(rounds + 5):
-                for (count, number), (agent, said) in agents.items():
-                    took = await turn(agent, said)
-                    if index >= 5:
-                        samples.add(f"messages_{count}_us", f"ours, {number} tools", took)
-                for name, clients in (("httpx2", floors), ("bytes alone", sent)):
-                    for count, client in clients.items():
-                        began = time.process_time_ns()
-                        async for _ in client.chunks(MODEL):
-                            pass
-                        if index >= 5:
-                            samples.add(f"messages_{count}_us", name, (time.process_time_ns() - began) / 1000)
-                await anyio.sleep(0)
-        for client in (*floors.values(), *sent.values()):
-            await client.close()
+            for _ in range(5):
+                await table.round(Samples())
+            for _ in range(rounds):
+                await table.round(samples)
+        await table.close()
     return samples
 
 
-async def body_of(agent: Any) -> bytes:
+def body_of(agent: Any) -> bytes:
     """The body that ``agent`` would send now."""
     from micdrop_agent.providers.protocol import Request  # noqa: PLC0415 - not public
 
@@ -128,7 +152,7 @@ def main() -> None:
     parser.add_argument("--api", choices=["chat", "responses"], default="chat")
     options = parser.parse_args()
     with Provider(cpu=pin()) as provider:
-        samples = run(options.loop, measure, provider.url, options.api, options.rounds)
+        samples: Samples = run(options.loop, measure, provider.url, options.api, options.rounds)
 
     def cost(count: int, number: int) -> float:
         return samples.median(f"messages_{count}_us", f"ours, {number} tools")
@@ -139,7 +163,9 @@ def main() -> None:
 
     goals = Goals()
     goals.at_most("1,000 messages / 10, beyond the bytes", beyond(1000) / beyond(10), 2.0)
-    goals.at_most("100 tools in 1,000 messages / sum of both alone", cost(1000, 100) / (cost(1000, 0) + cost(10, 100)), 1.2)
+    goals.at_most(
+        "100 tools in 1,000 messages / sum of both alone", cost(1000, 100) / (cost(1000, 0) + cost(10, 100)), 1.2
+    )
     tell("long_conversation", options.loop, samples, goals, api=options.api)
 
 

@@ -25,7 +25,7 @@ from micdrop_agent import ChatAgent
 from micdrop_agent.providers._http import DirectTransport
 
 if TYPE_CHECKING:
-    from micdrop_agent import Agent
+    from micdrop_agent import Agent, Answer
 
 TALK_S = 0.05
 """How long the caller speaks after the barge-in; really it is a second or more."""
@@ -41,13 +41,13 @@ def make(url: str, model: str, context: ssl.SSLContext) -> ChatAgent:
     return agent
 
 
-async def first_chunk(agent: Agent) -> float:
-    """Milliseconds to the first chunk; the answer goes on."""
+async def first_chunk(agent: Agent) -> tuple[Answer, float]:
+    """An answer that goes on, and the milliseconds to its first chunk."""
     agent.add_user_message(LAST)
     began = time.perf_counter_ns()
     answer = agent.answer()
     await answer.receive()
-    return (time.perf_counter_ns() - began) / 1e6
+    return answer, (time.perf_counter_ns() - began) / 1e6
 
 
 async def measure(url: str, context: ssl.SSLContext, rounds: int) -> Samples:
@@ -65,16 +65,14 @@ async def measure(url: str, context: ssl.SSLContext, rounds: int) -> Samples:
             for number in range(rounds + 5):
                 for name, agent in (("spare", with_spare), ("no spare", without), ("no barge-in", warm)):
                     agent.conversation.replace(start)
-                    await first_chunk(agent)
+                    answer, _ = await first_chunk(agent)
                     if agent is warm:
-                        while agent.answering:
-                            await anyio.sleep(0.01)
+                        await answer.wait()
                     else:
                         agent.cancel()
                     await anyio.sleep(TALK_S)
-                    took = await first_chunk(agent)
-                    while agent.answering:
-                        await anyio.sleep(0.01)
+                    answer, took = await first_chunk(agent)
+                    await answer.wait()
                     if number >= 5:
                         samples.add("first_chunk_ms", name, took)
     return samples
