@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from micdrop_agent.options import check_flag
@@ -146,6 +147,8 @@ class SqliteCall:
     async def aclose(self) -> None:
         """See ``CallLog.aclose``."""
         row, self._row = self._row, None
-        if row is not None:
-            with anyio.CancelScope(shield=True):
-                await self._store._run(lambda: self._store._database.release(row))
+        if row is None:
+            await anyio.lowlevel.checkpoint()
+            return
+        with anyio.CancelScope(shield=True):
+            await self._store._run(lambda: self._store._database.release(row))
