@@ -77,6 +77,7 @@ def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
     """
     if not turn.claim():
         return None
+    turn._part()
     turn.ran_tool = True
     call, events = turn.ledger.open_call(item, turn)
     turn._emit(events)

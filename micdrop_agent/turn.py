@@ -19,7 +19,6 @@ import anyio
 import attrs
 
 from micdrop_agent._ledger import Ledger
-from micdrop_agent._text import SeamFilter
 from micdrop_agent._toolrun import run_calls
 from micdrop_agent.events import (
     EVENT_TYPES,
@@ -33,7 +32,7 @@ from micdrop_agent.result import TraceEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from micdrop_agent._text import TextFilter
+    from micdrop_agent._text import SeamFilter, TextFilter
     from micdrop_agent._toolrun import ToolsOutcome
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
@@ -287,6 +286,7 @@ class Turn:
             else:  # the author knows only its own part of the sentence
                 self._emit(self.ledger.commit(item.metadata))
         elif isinstance(item, ToolCall):
+            self._part()
             self._emit(self.ledger.open_call(item, self)[1])
         else:
             self._emit(self.ledger.add(item))
@@ -361,14 +361,26 @@ class Turn:
 
     def _flush(self) -> None:
         """Stop waiting for the seam of a continuation: silence would be heard."""
-        for text_filter in self._filters:
-            if isinstance(text_filter, SeamFilter) and self.claim() and not self.facts.ended:
-                self._say(text_filter.flush())
+        for seam in self._seams():
+            if self.claim() and not self.facts.ended:
+                self._say(seam.flush())
+
+    def _part(self) -> None:
+        """A call comes: what another child has said stands before it, and is not continued behind it."""
+        if self.continue_from is not None:
+            self.commit()
+            self.continue_from = None
 
     def _holds_seam(self) -> bool:
         """Whether a seam is still looked for in what this turn writes itself."""
-        mine = any(isinstance(text_filter, SeamFilter) and text_filter._open for text_filter in self._filters)
-        return mine and not self._fenced and not self._children
+        return any(seam._open for seam in self._seams()) and not self._fenced and not self._children
+
+    def _seams(self) -> list[SeamFilter]:
+        if not self._filters:
+            return []
+        from micdrop_agent._text import SeamFilter
+
+        return [text_filter for text_filter in self._filters if isinstance(text_filter, SeamFilter)]
 
     def _speaker(self) -> Turn:
         """The turn that wrote what was written last: this one, or the winner within it."""

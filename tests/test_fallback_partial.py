@@ -10,7 +10,7 @@ import pytest
 from fallback_kit import Cast, Heard, down, listen, stored
 from micdrop_agent.errors import AllAgentsFailedError
 from micdrop_agent.events import MessageAdded
-from micdrop_agent.messages import Message
+from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractTag
 from micdrop_agent.providers.protocol import Usage
 from micdrop_agent.testing import BACKENDS, HANG, Backend, Call, ScriptedAgent, run_virtual
@@ -420,3 +420,28 @@ def test_the_filler_of_a_hook_is_not_said_into_a_sentence(backend: Backend) -> N
             return heard
 
     assert run_virtual(backend, scenario).text == "Hm. The capital is Paris."
+
+
+@both
+@pytest.mark.parametrize("way", ["run_tools", "add"])
+def test_what_was_said_stands_before_the_call_with_which_the_next_child_goes_on(backend: Backend, way: str) -> None:
+    """The half sentence is a message of its own then, and what comes after the tool is not joined to it."""
+
+    async def call(turn: Turn) -> None:
+        item = ToolCall("1", "look", "{}")
+        if way == "run_tools":
+            turn.commit()  # as the turn loop does before a call
+            await turn.run_tools([item])
+        else:
+            turn.add(item)
+            turn.add(ToolResult("1", "look", '"rain"'))
+
+    cast = Cast(["It is", down()], [call, "is raining."])
+
+    async def scenario() -> Heard:
+        async with cast.agent(tools=[look]) as agent:
+            heard = await listen(agent)
+            assert stored(agent) == ["u:Hello?", "a:It is", "call:look", 'result:"rain"', "a:is raining."]
+            return heard
+
+    assert run_virtual(backend, scenario).text == "It isis raining."
