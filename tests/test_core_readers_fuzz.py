@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from micdrop_agent import Answer
 from micdrop_agent.testing import ScriptedAgent, run_virtual
+
+if TYPE_CHECKING:
+    from micdrop_agent import Answer
 
 CHUNKS = [str(number) for number in range(8)]
 

@@ -1,61 +1,23 @@
-"""Hosts that know asyncio and not AnyIO: task groups, time-outs, native cancellation; on asyncio and on uvloop."""
+"""Hosts that know asyncio and not AnyIO: task groups, errors, generators, callbacks, portals; on asyncio and uvloop."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
 import pytest
-import uvloop
+from hosts_support import assert_pairs_are_whole, forever, loops, run_on, texts, turns
 
-from micdrop_agent import Agent, EchoAgent, Message, ToolCall, ToolResult
-from micdrop_agent.testing import HANG, Call, ScriptedAgent, count_steps, run_virtual
-from micdrop_agent.tools import tool
+from micdrop_agent import Agent, EchoAgent
+from micdrop_agent.testing import HANG, Call, ScriptedAgent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator
 
-LOOPS = ["virtual", "virtual native", "uvloop"]
-loops = pytest.mark.parametrize("loop", LOOPS)
-
-
-def run_on(loop: str, main: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        await main()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not others, f"left running: {others}"
-
-    if loop == "uvloop":
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(whole())
-    else:
-        run_virtual("asyncio-native" if "native" in loop else "asyncio", whole)
-    gc.collect()
-
-
-async def turns(count: int = 10) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-def texts(agent: Agent) -> list[str]:
-    return [item.content for item in agent.conversation[1:] if isinstance(item, Message)]
-
-
-def assert_pairs_are_whole(agent: Agent) -> None:
-    items = list(agent.conversation)
-    for index, item in enumerate(items):
-        if isinstance(item, ToolCall):
-            assert isinstance(items[index + 1], ToolResult)
-
-
-@tool
-async def forever() -> None:
-    await anyio.sleep_forever()
+    from micdrop_agent import Answer
 
 
 @loops
@@ -86,11 +48,14 @@ def test_a_failing_sibling_in_a_task_group_takes_the_agent_down_cleanly(loop: st
                 pass
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
+        async def group_of_two() -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(call())
                 await turns()
                 raise ValueError("sibling")
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await group_of_two()
         assert [repr(error) for error in caught.value.exceptions] == ["ValueError('sibling')"]
         assert texts(agents[0]) == ["a"]
         assert_pairs_are_whole(agents[0])
@@ -100,157 +65,20 @@ def test_a_failing_sibling_in_a_task_group_takes_the_agent_down_cleanly(loop: st
 
 
 @loops
-@pytest.mark.parametrize("around", ["agent", "reader", "wait"])
-def test_a_time_out_around_the_agent_its_reader_or_wait(loop: str, around: str) -> None:
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            if around == "agent":
-                async with asyncio.timeout(0.01), ScriptedAgent(["a", HANG]) as agent:
-                    async for _ in agent.answer():
-                        pass
-            else:
-                async with ScriptedAgent(["a", HANG]) as agent:
-                    answer = agent.answer()
-                    assert await answer.receive() == "a"
-                    try:
-                        async with asyncio.timeout(0.01):
-                            await (answer.receive() if around == "reader" else answer.wait())
-                    finally:
-                        assert answer.status == "running"
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess]
-
-    run_on(loop, main)
-
-
-@loops
-def test_wait_for_around_receive_loses_no_chunk(loop: str) -> None:
-    async def main() -> None:
-        script: list[Any] = []
-        for number in range(6):
-            script += [0.004, str(number)]
-        async with ScriptedAgent(script) as agent:
-            answer, chunks = agent.answer(), list[str]()
-            while True:
-                try:
-                    chunks.append(await asyncio.wait_for(answer.receive(), 0.001))
-                except TimeoutError:
-                    continue
-                except anyio.EndOfStream:
-                    break
-            assert chunks == list("012345")
-            assert answer.text == "012345"
-
-    run_on(loop, main)
-
-
-@loops
-def test_a_reader_cancelled_in_the_tick_of_a_chunk_does_not_lose_it(loop: str) -> None:
-    async def main() -> None:
-        go = asyncio.Event()
-
-        async def when_told(_turn: Any) -> None:
-            await go.wait()
-            go.clear()
-
-        async with ScriptedAgent([when_told, "a", when_told, "b"]) as agent:
-            answer = agent.answer()
-            for expected in "ab":
-                for ticks in range(4):
-                    reader = asyncio.ensure_future(answer.receive())
-                    await turns()
-                    if ticks == 3:
-                        go.set()
-                    await turns(ticks)
-                    reader.cancel()
-                    await asyncio.wait([reader])
-                    if not reader.cancelled():
-                        assert reader.result() == expected
-                        break
-                else:
-                    assert await answer.receive() == expected
-            assert [chunk async for chunk in answer] == []
-            assert answer.text == "ab"
-
-    run_on(loop, main)
-
-
-@loops
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_host_cancelled_natively_leaves_whole_pairs_and_no_task(loop: str, times: int) -> None:
-    agents: list[Agent] = []
-
-    async def call() -> None:
-        async with ScriptedAgent(["a", [Call("forever"), Call("forever")]], tools=[forever]) as agent:
-            agents.append(agent)
-            async for _ in agent.answer():
-                pass
-
-    async def main() -> None:
-        for gap in range(5):
-            task = asyncio.create_task(call())
-            await turns()
-            for _ in range(times):
-                task.cancel()
-                await turns(gap)
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            agent = agents.pop()
-            assert texts(agent) == ["a"]
-            assert sum(isinstance(item, ToolResult) for item in agent.conversation) == 2
-            assert_pairs_are_whole(agent)
-
-    run_on(loop, main)
-
-
-@pytest.mark.parametrize("again", [0, 1, 3])
-def test_a_native_cancellation_of_the_answers_task_at_any_step_is_only_a_cancel_of_that_answer(again: int) -> None:
-    """The agent lives on; twice is no different from once."""
-
-    def scenario(agents: list[ScriptedAgent]) -> Callable[[], Awaitable[None]]:
-        async def main() -> None:
-            async with ScriptedAgent(["a", [Call("forever"), Call("forever")]], ["next"], tools=[forever]) as agent:
-                agents.append(agent)
-                answer = agent.answer()
-                with anyio.move_on_after(5):
-                    async for _ in answer:
-                        pass
-                agents.clear()  # a task cancelled before its first step is AnyIO's to handle, and ends the group
-                agent.cancel()
-                await turns()
-                agent.asked = 1
-                assert [chunk async for chunk in agent.answer()] == ["next"]
-                assert_pairs_are_whole(agent)
-
-        return main
-
-    total = count_steps("asyncio", scenario([]))
-    assert total > 10
-    for point in range(1, total):
-        agents: list[ScriptedAgent] = []
-        struck: list[asyncio.Task[Any]] = []
-
-        def strike(
-            step: int, agents: list[ScriptedAgent] = agents, struck: list[Any] = struck, point: int = point
-        ) -> None:
-            if step == point and agents and agents[0].asked == 1:
-                tasks = [task for task in asyncio.all_tasks() if task.get_name() == "micdrop answer"]
-                struck.extend(tasks)
-            if struck and step in {point, point + again}:
-                struck[0].cancel()
-
-        run_virtual("asyncio", scenario(agents), on_step=strike)
-
-
-@loops
 @pytest.mark.parametrize("error", [ValueError("host"), KeyError(1), ExceptionGroup("own", [ValueError(1)])])
 def test_an_error_of_the_host_leaves_the_block_as_itself(loop: str, error: Exception) -> None:
     async def main() -> None:
         context = RuntimeError("context")
         error.__cause__ = context
-        with pytest.raises(type(error)) as caught:
-            async with ScriptedAgent(["a", Call("forever")], tools=[forever]) as agent:
+        agent = ScriptedAgent(["a", Call("forever")], tools=[forever])
+
+        async def fail() -> None:
+            async with agent:
                 async for _ in agent.answer():
                     raise error
+
+        with pytest.raises(type(error)) as caught:
+            await fail()
         assert caught.value is error
         assert caught.value.__cause__ is context
         assert texts(agent) == ["a"]
@@ -315,6 +143,11 @@ def test_callbacks_of_the_loop_may_cancel_and_answer(loop: str) -> None:
     run_on(loop, main)
 
 
+async def raise_while_reading(answer: Answer) -> None:
+    async for _ in answer:
+        raise ValueError("of the reader")
+
+
 @loops
 def test_a_host_that_stops_reading_and_leaves(loop: str) -> None:
     async def main() -> None:
@@ -326,10 +159,9 @@ def test_a_host_that_stops_reading_and_leaves(loop: str) -> None:
                         break
                 elif way == "raise":
                     with pytest.raises(ValueError, match="of the reader"):
-                        async for _ in answer:
-                            raise ValueError("of the reader")
+                        await raise_while_reading(answer)
                 await turns()
-                assert answer.status == "running"
+                assert agent.answering
             assert answer.status == "cancelled"
             assert texts(agent) == ([] if way == "never" else ["a"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,12 +16,11 @@ from micdrop_agent.tools import tool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from micdrop_agent.testing import Backend
+    from micdrop_agent.testing import Act, Backend
 
 
 def run_trio(main: Callable[[], Awaitable[None]]) -> None:
     run_virtual("trio", main)
-    gc.collect()
 
 
 def texts(agent: Agent) -> list[str]:
@@ -61,11 +59,14 @@ def test_a_failing_sibling_in_a_nursery_takes_the_agent_down_cleanly() -> None:
                 pass
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
+        async def group_of_two() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(call)
                 await trio.sleep(1)
                 raise ValueError("sibling")
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await group_of_two()
         assert [repr(error) for error in caught.value.exceptions] == ["ValueError('sibling')"]
         assert texts(agents[0]) == ["a"]
         assert sum(isinstance(item, ToolResult) for item in agents[0].conversation) == 2
@@ -76,17 +77,21 @@ def test_a_failing_sibling_in_a_nursery_takes_the_agent_down_cleanly() -> None:
 @pytest.mark.parametrize("around", ["agent", "reader"])
 def test_a_time_out_around_the_agent_or_its_reader(around: str) -> None:
     async def main() -> None:
-        with pytest.raises(trio.TooSlowError):
-            if around == "agent":
-                with trio.fail_after(1):
-                    async with ScriptedAgent(["a", HANG]) as agent:
-                        async for _ in agent.answer():
-                            pass
+        async def late_agent() -> None:
+            with trio.fail_after(1):
+                async with ScriptedAgent(["a", HANG]) as agent:
+                    async for _ in agent.answer():
+                        pass
+
+        async def late_reader() -> None:
             async with ScriptedAgent(["a", HANG]) as agent:
                 answer = agent.answer()
                 assert await answer.receive() == "a"
                 with trio.fail_after(1):
                     await answer.receive()
+
+        with pytest.raises(trio.TooSlowError):
+            await (late_agent() if around == "agent" else late_reader())
 
     run_trio(main)
 
@@ -112,10 +117,13 @@ def test_an_agent_inside_an_async_generator_that_is_closed() -> None:
 @pytest.mark.parametrize("error", [ValueError("host"), ExceptionGroup("own", [ValueError(1)])])
 def test_an_error_of_the_host_leaves_the_block_as_itself(error: Exception) -> None:
     async def main() -> None:
-        with pytest.raises(type(error)) as caught:
+        async def fail() -> None:
             async with ScriptedAgent(["a", Call("forever")], tools=[forever]) as agent:
                 async for _ in agent.answer():
                     raise error
+
+        with pytest.raises(type(error)) as caught:
+            await fail()
         # Trio takes the Cancelled of the answer out of the group, and makes new groups of the rest.
         assert repr(caught.value) == repr(error)
         assert caught.value is error or getattr(caught.value, "exceptions", ()) == getattr(error, "exceptions", None)
@@ -203,7 +211,7 @@ def test_one_scenario_leaves_the_same_events_on_both_loops() -> None:
             return seconds
 
         calls = [Call("look", {"seconds": 2.0}), Call("look", {"seconds": 1.0}), Call("forever")]
-        script = ["a ", calls, "late"]
+        script: list[Act] = ["a ", calls, "late"]
         async with ScriptedAgent(script, ["b"], tools=[look, forever]) as agent:
             for kind in EVENT_TYPES:
                 agent.on(kind, lambda event: log.append(f"{anyio.current_time()} {event}"))

@@ -1,0 +1,104 @@
+"""Hooks, listeners, callbacks and tools that raise, and what a hook may return."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from micdrop_agent import (
+    Agent,
+    ExtractTag,
+    MicdropError,
+)
+from micdrop_agent.events import AnswerFailed, AnswerFinished, Event, MessageAdded
+from micdrop_agent.testing import BACKENDS, Call, ScriptedAgent, run_virtual
+from micdrop_agent.tools import Tool
+
+if TYPE_CHECKING:
+    from micdrop_agent import Turn
+    from micdrop_agent.testing import Act, Backend
+
+backends = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def said(agent: Agent) -> list[tuple[str, str]]:
+    return [(item.role, getattr(item, "content", "") or getattr(item, "output", "")) for item in agent.conversation[1:]]
+
+
+# -- foreign code that raises
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@backends
+def test_a_hook_that_raises_fails_the_answer_and_says_so(backend: Backend, *, is_async: bool) -> None:
+    async def main() -> None:
+        def hook(_agent: Agent, _turn: Turn) -> None:
+            raise KeyError("broken")
+
+        async def async_hook(agent: Agent, turn: Turn) -> None:
+            hook(agent, turn)
+
+        async with ScriptedAgent(["a"], on_before_answer=async_hook if is_async else hook) as agent:
+            failed: list[AnswerFailed] = []
+            agent.on(AnswerFailed, failed.append)
+            with pytest.raises(MicdropError, match="on_before_answer raised KeyError: 'broken'") as caught:
+                await agent.answer().receive()
+            assert isinstance(caught.value.__cause__, KeyError)
+            assert [event.error for event in failed] == [caught.value]
+            assert agent.asked == 0
+
+    run_virtual(backend, main)
+
+
+@backends
+def test_everything_that_raises_at_once_loses_nothing(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        def raises(*_args: Any) -> Any:
+            raise ValueError("foreign")
+
+        def raises_now() -> None:
+            raises()
+
+        extract = ExtractTag(start_tag="<v>", end_tag="</v>", callback=raises, save_in_metadata=True)
+        script: list[Act] = ["Hm.", Call("raises"), "Well.", "<v>1</v>"]
+        async with ScriptedAgent(script, tools=[Tool(name="raises", execute=raises_now)], extract=extract) as agent:
+            events: list[Event] = []
+            agent.on(MessageAdded, raises)
+            agent.on(AnswerFinished, raises)
+            agent.on(MessageAdded, events.append)
+            assert [chunk async for chunk in agent.answer()] == ["Hm.", "Well."]
+            assert said(agent) == [
+                ("assistant", "Hm."),
+                ("tool_call", ""),
+                ("tool_result", '{"error":"foreign"}'),
+                ("assistant", "Well."),
+            ]
+            assert len(events) == 4
+
+    with caplog.at_level(logging.INFO):
+        run_virtual(backend, main)
+    assert "a listener of MessageAdded raised; it is ignored" in caplog.text
+    assert "tool raises raised" in caplog.text
+    assert "the extract callback raised; the answer goes on" in caplog.text
+
+
+@pytest.mark.parametrize("verdict", [True, "Instead.", "", None, False])
+@backends
+def test_what_a_hook_may_return(backend: Backend, verdict: Any) -> None:
+    async def main() -> None:
+        async def hook(_agent: Agent, turn: Turn) -> Any:
+            await turn.write("Hm, ")
+            return verdict
+
+        async with ScriptedAgent(["a"], on_before_answer=hook) as agent:
+            answer = agent.answer()
+            chunks = [chunk async for chunk in answer]
+            rest = {True: [], "Instead.": ["Instead."], "": []}.get(verdict, ["a"])
+            assert chunks == ["Hm, ", *rest]
+            # The filler is spoken and no part of the conversation.
+            assert said(agent) == [("assistant", text) for text in rest]
+            assert agent.asked == (1 if verdict in (None, False) else 0)
+
+    run_virtual(backend, main)
