@@ -241,6 +241,9 @@ class Step:
         if isinstance(event, Refusal):
             response.refused = response.said = True
             self._text(event.text, response)
+            spoken = self.turn.ledger.open
+            if spoken is not None and not self.turn.fenced:
+                spoken.metadata["refusal"] = True  # also when it is cut before its end
             return True
         if isinstance(event, TextDone):
             self._end_text(response)

@@ -199,6 +199,8 @@ class ModelAgent(Agent):
         try:
             await Step(self, turn, (), first=False).run()
         except ProviderError as error:
+            if not turn.fenced:
+                turn._emit(turn.ledger.interrupt(turn.ledger.length))
             self.logger.warning("no farewell before the end of the call: %s", error)
 
     def _items(self, turn: Turn) -> Sequence[Item]:

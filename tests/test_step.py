@@ -63,6 +63,16 @@ def test_a_refusal_is_spoken_and_marked(backend: Backend) -> None:
     with_model(backend, [[[Refusal("I ")], [Refusal("cannot."), *STOP]]], check)
 
 
+def test_a_refusal_that_is_cut_is_still_one(backend: Backend) -> None:
+    async def check(agent: Model) -> None:
+        answer = agent.answer()
+        assert await answer.receive() == "I "
+        agent.cancel()
+        assert said(agent)[1:] == [("assistant", "I ", {"refusal": True, "interrupted": True})]
+
+    with_model(backend, [[[Refusal("I ")], "hang"]], check)
+
+
 def test_usage_is_summed_over_all_requests(backend: Backend) -> None:
     async def check(agent: Model) -> None:
         answer = agent.answer()

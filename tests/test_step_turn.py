@@ -139,6 +139,14 @@ def test_a_farewell_that_fails_does_not_fail_the_end_of_the_call(backend: Backen
     with_model(backend, [[[call("end_call"), *CALLS]], [down("auth")]], check, auto_end_call=True)
 
 
+def test_a_farewell_that_is_cut_short_is_stored_as_cut(backend: Backend) -> None:
+    async def check(agent: Model) -> None:
+        assert await chunks_of(agent) == ["Good"]
+        assert said(agent)[-1] == ("assistant", "Good", {"interrupted": True})
+
+    with_model(backend, [[[call("end_call"), *CALLS]], [["Good"], down("truncated")]], check, auto_end_call=True)
+
+
 # -- how a turn ends
 
 
