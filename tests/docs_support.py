@@ -8,7 +8,7 @@
 Marks: ``continues`` (after the blocks before it on its page), ``inside agent`` (in the open block of an agent,
 as ``agent``), ``server`` (model agents reach a scripted server in memory), ``sdk`` (a real one on loopback, for
 clients of an SDK), ``real time`` (with the clock of the machine), ``folder`` (in an empty folder), ``starlette`` (its
-``app`` is called then, over a WebSocket), ``raises NAME`` (it ends with that error, whose text is printed).
+``app`` is called then, over a WebSocket), ``no key`` (whatever the environment has), ``raises NAME`` (it ends with that error, whose text is printed).
 A block with ``def test_`` in it is run by pytest.
 """
 
@@ -134,6 +134,8 @@ def run_block(block: Block, backend: Backend) -> str:
         if "server" in block.marks or "sdk" in block.marks:
             keys = {"OPENAI_API_KEY": "sk-test", "MISTRAL_API_KEY": "test", "GROQ_API_KEY": "test"}
             stack.enter_context(mock.patch.dict("os.environ", keys))
+        if "no key" in block.marks:
+            stack.enter_context(mock.patch.dict("os.environ", {"OPENAI_API_KEY": "", "MISTRAL_API_KEY": ""}))
         if "sdk" in block.marks:
             stack.enter_context(_loopback())
         if "folder" in block.marks:

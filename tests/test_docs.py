@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +48,50 @@ def test_each_block_that_holds_tests_passes(block: Block, tmp_path: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "reference").glob("*.md")))
+MODULES = [
+    "micdrop_agent",
+    "micdrop_agent.otel",
+    "micdrop_agent.providers.protocol",
+    "micdrop_agent.store",
+    "micdrop_agent.testing",
+    "micdrop_agent.tools",
+    "micdrop_agent.wire",
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_has_every_public_name(module: str) -> None:
+    entries = set(re.findall(r"^\.\. (?:auto\w+|py:data):: \S+\.(\w+)$", REFERENCE, re.MULTILINE))
+
+    assert sorted(set(importlib.import_module(module).__all__) - entries) == []
+
+
+def test_every_public_class_and_function_has_a_docstring() -> None:
+    named = re.findall(r"^\.\. auto(?:class|function):: (\S+)\.(\w+)$", REFERENCE, re.MULTILINE)
+
+    assert [name for module, name in named if not getattr(importlib.import_module(module), name).__doc__] == []
+
+
+def test_each_test_that_the_design_page_names_exists() -> None:
+    page = (DOCS / "design.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \|.*\| `(test_\w+\.py)`: (.*) \|$", page, re.MULTILINE)
+
+    assert [int(number) for number, _, _ in rows] == list(range(1, 16))
+    for number, file, tests in rows:
+        source = (DOCS.parent / "tests" / file).read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)`", tests):
+            assert f"def {name}(" in source, f"{file} has no {name}"
+            assert number in re.findall(r"\d+", name)
+
+
+def test_each_class_that_the_page_on_micdrop_names_on_our_side_is_public() -> None:
+    page = (DOCS / "from-micdrop.md").read_text(encoding="utf-8")
+    ours = " ".join(line.split(" | ")[1] for line in page.splitlines() if line.startswith("| ") and " | " in line)
+    named = set(re.findall(r"`(?:[^`]*\()?([A-Z][a-z]+(?:[A-Z][a-z]+)+)\b", ours))
+
+    assert {"FallbackAgent", "MessageAdded"} <= named
+    public = {name for module in MODULES for name in importlib.import_module(module).__all__}
+    assert named <= public

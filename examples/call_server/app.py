@@ -64,18 +64,22 @@ async def book_table(day: str, people: int) -> dict[str, Any]:
 async def call(socket: WebSocket) -> None:
     """One call: it lasts as long as its WebSocket."""
     await socket.accept()
-    factories = socket.app.state.factories
-    # What tasks have to say goes through one stream and one writer, so that it stays in order.
-    outbox, lines = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
-    async with FallbackAgent(
-        factories, first_chunk_timeout=1.5, prefer="first", tools=[opening_hours, book_table]
-    ) as agent:
+    tools = [opening_hours, book_table]
+    async with FallbackAgent(socket.app.state.factories, first_chunk_timeout=1.5, prefer="first", tools=tools) as agent:
         try:
             await resume(agent, socket.app.state.store, socket.path_params["call_id"])
         except CallInUseError:
             await socket.send_json({"type": "in_use"})
             await socket.close()
-            return
+        else:
+            await converse(agent, socket)
+
+
+async def converse(agent: Agent, socket: WebSocket) -> None:
+    """Listen and speak, until the page goes away."""
+    # What tasks have to say goes through one stream and one writer, so that it stays in order.
+    outbox, lines = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
+    with outbox, lines:
         async with anyio.create_task_group() as tasks:
             outbox.send_nowait({"type": "history", "items": wire.dump(agent.conversation)})
             tasks.start_soon(write, lines, socket)
@@ -83,7 +87,8 @@ async def call(socket: WebSocket) -> None:
             number = 0
             async for said in requests_of(socket):
                 # The page tells what it has shown of the answer: this much was heard, and is stored.
-                agent.cancel(heard=said.get("heard"))
+                heard = said.get("heard")
+                agent.cancel(heard=heard if isinstance(heard, str) else None)
                 text = str(said.get("say", ""))[:LONGEST_TEXT].strip()
                 if text:
                     number += 1
