@@ -16,7 +16,7 @@ from fallback_tree import Leaf, Log, Node, Said, Sup, TreeHost, course, trees
 from micdrop_agent.errors import AllAgentsFailedError
 from micdrop_agent.events import AgentSwitched, AnswerFailed, AnswerSkipped, MessageAdded
 from micdrop_agent.messages import ToolCall
-from micdrop_agent.testing import BACKENDS, Backend, InvariantError, Trace, run_scenario
+from micdrop_agent.testing import BACKENDS, Backend, InvariantError, Probe, Trace, run_scenario, run_virtual
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 thoroughly = settings(
@@ -140,8 +140,6 @@ def test_invariants_8_and_10_a_barge_in_is_never_a_failure(
     backend: Backend, tree: Sup, fraction: float, lag: float, seed: int | None
 ) -> None:
     """After ``cancel()`` nobody is asked, nothing has failed, and no child's health is worse."""
-    from micdrop_agent.testing._probe import Probe
-
     seen: dict[str, Any] = {}
 
     def health(host: TreeHost) -> dict[str, int]:
@@ -176,9 +174,6 @@ def steps_of(host: TreeHost, backend: Backend, lag: float, seed: int | None) -> 
 
 def run_quietly(host: TreeHost, backend: Backend, on_step: Any, lag: float, seed: int | None) -> Trace:
     """Run without the checks of ``run_scenario``, which know no restart."""
-    from micdrop_agent.testing import run_virtual
-    from micdrop_agent.testing._probe import Probe
-
     probe = Probe()
     run_virtual(backend, host, probe, on_step=on_step, lag=lag, shuffle_seed=seed, max_steps=100_000)
     assert [number for number, _ in probe.trace.violations] == []

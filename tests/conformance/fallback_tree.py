@@ -7,7 +7,6 @@ function of those of its children. It is the oracle of tests/test_fallback_invar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
@@ -21,12 +20,15 @@ from micdrop_agent.testing import Act, ScriptedAgent, read
 from micdrop_agent.tools import Tool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from micdrop_agent.agent import Agent
     from micdrop_agent.testing import Probe
     from micdrop_agent.turn import Turn
 
 End: TypeAlias = Literal["ok", "fail", "bug", "filter", "factory", "hang", "linger", "swallow"]
-SILENT = ("hang", "linger", "swallow")
+Partial: TypeAlias = Literal["continue", "restart", "stop"]
+SILENT: tuple[End, ...] = ("hang", "linger", "swallow")
 """Ends that only a clock or a rival ends; nothing was said before."""
 
 EFFECTS = ("say", "tool")
@@ -50,7 +52,7 @@ class Sup:
     children: tuple[Node, ...]
     timeout: float
     hedge: float | None
-    partial: Literal["continue", "restart", "stop"]
+    partial: Partial
 
 
 Node: TypeAlias = Leaf | Sup
@@ -102,7 +104,9 @@ def leaves(draw: st.DrawFn, names: _Names, *, first: bool) -> Leaf:
 def supervisors(draw: st.DrawFn, names: _Names, depth: int, *, restart: bool) -> Sup:
     count = draw(st.integers(1, 3))
     nested = [depth > 0 and draw(st.integers(0, 3)) == 0 for _ in range(count)]
-    partials = ["continue", "continue", "stop"] + (["restart"] if restart else [])
+    partials: list[Partial] = ["continue", "continue", "stop"]
+    if restart:
+        partials.append("restart")
     return Sup(
         names.supervisor(),
         tuple(
@@ -111,7 +115,7 @@ def supervisors(draw: st.DrawFn, names: _Names, depth: int, *, restart: bool) ->
         ),
         names.time(float(draw(st.integers(2, 4)))),
         names.time(float(draw(st.integers(1, 2)))) if draw(st.booleans()) else None,
-        draw(st.sampled_from(partials)),  # type: ignore[arg-type]
+        draw(st.sampled_from(partials)),
     )
 
 
