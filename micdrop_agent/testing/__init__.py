@@ -7,6 +7,7 @@ follows a script, byte for byte; ``ScriptedAgent`` an agent that does.
 from __future__ import annotations
 
 from micdrop_agent.testing._invariants import InvariantError, check_invariants
+from micdrop_agent.testing._leaks import assert_no_leaks
 from micdrop_agent.testing._loop import DeadlockError
 from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
 from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
@@ -37,6 +38,7 @@ __all__ = [
     "ScriptedProvider",
     "SweepReport",
     "Trace",
+    "assert_no_leaks",
     "backend_options",
     "call_tool",
     "cancel_everywhere",

@@ -84,6 +84,11 @@ def _check_text(trace: AnswerTrace, whole: Trace) -> None:
     wanted = said if trace.silent else written
     if trace.cut_at is not None:
         wanted = said[: trace.cut_at]
+    if trace.taken_back and not stored:
+        # What was taken back need not be stored; what was said in its place counts.
+        wanted = wanted[trace.taken_back :]
+    elif trace.taken_back:
+        wanted = wanted[trace.taken_back :] or wanted
     wanted = wanted.removeprefix(whole.hook_text) if len(wanted) >= len(whole.hook_text) else ""
     if "".join(stored.split()) != "".join(wanted.split()):
         raise InvariantError(5, f"answer {trace.number} stored {stored!r}; its consumer received {wanted!r}")

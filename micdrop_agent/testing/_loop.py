@@ -99,7 +99,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self.options = options
         self._steps = steps
         self._now = 0.0
-        self._over = False
+        self._time_limit = options.time_limit
+        self._step_limit = steps.max_steps
         self._random = None if options.shuffle_seed is None else random.Random(options.shuffle_seed)  # noqa: S311  # order only
         self.limiter: anyio.CapacityLimiter | None = None
         super().__init__(selector)
@@ -112,18 +113,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Let time pass at once."""
         # Landing a hair short of the timer would make the loop ask again for a jump of 1e-17 s.
         self._now += max(seconds, 1e-9) + self.options.lag
-        if self._now > self.options.time_limit and not self._over:
+        if self._now > self._time_limit:
+            # What cleans up after the error gets as much again.
+            self._time_limit += self.options.time_limit
             raise self.deadlock(f"still running after {self.options.time_limit:g} virtual seconds")
 
     def deadlock(self, message: str) -> DeadlockError:
-        """The error that says which tasks wait; later ones are for the clean-up, which may take its time."""
-        self._over = True
+        """The error that says which tasks wait."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         return DeadlockError(message, tuple(f"{task.get_name()}: {_where(task)}" for task in tasks))
 
     def before_batch(self) -> None:
         """Check the step limit and shuffle what is ready."""
-        if self._steps.count > self._steps.max_steps and not self._over:
+        if self._steps.count > self._step_limit:
+            self._step_limit += self._steps.max_steps
             raise self.deadlock(f"still running after {self._steps.max_steps} scheduling steps")
         if self._random is not None:
             ready = cast("Any", self)._ready  # the queue has no public name

@@ -6,12 +6,13 @@ The probe sees every change as it happens; an event is ascribed to the answer in
 from __future__ import annotations
 
 import contextvars
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from micdrop_agent.events import (
     EVENT_TYPES,
+    AgentSwitched,
     AnswerFailed,
     AnswerFinished,
     Event,
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from micdrop_agent.messages import Item
 
 _IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)
+
+
+_LEFT_OPEN: Final = '{"error":"no result"}'
+"""What the library stores for a call that its answer left without a result."""
 
 
 def _none_yet() -> list[Any]:
@@ -51,6 +56,8 @@ class AnswerTrace:
     cut_at: int | None = None
     """Length of the text that the caller heard, where the host said so."""
     stored: list[Item] = attrs.field(factory=_none_yet)
+    taken_back: int = 0
+    """Characters that were spoken and do not count: the next child has started again (``after_partial="restart"``)."""
     received_when_stopped: int | None = None
     """Chunks that its consumer had when it was stopped for the first time."""
     items_when_stopped: list[Item] | None = None
@@ -123,6 +130,7 @@ class Probe:
         for kind in EVENT_TYPES:
             agent.on(kind, self._on_event)
         patched: Any = agent
+        patched._hub.emit = self._emit(agent._hub.emit)
         patched.answer = self._answer(agent.answer)
         patched.cancel = self._cancel(agent.cancel)
         patched._close = self._close(agent._close)  # the synchronous part of aclose()
@@ -202,27 +210,59 @@ class Probe:
             trace.silent = answer._cut
 
         answer._push, answer.receive, answer._stop = written, received, stopped
+        self._watch_turn(trace)
+
+    def _watch_turn(self, trace: AnswerTrace) -> None:
+        """A turn that an agent keeps for later has no effect any more; that it tries is its fault all the same."""
+        answer: Any = trace.answer
+        write = answer._turn.write_nowait
+
+        def write_nowait(text: str) -> None:
+            if answer._task_done:
+                self.trace.broken(
+                    2, f"{text!r} was written to answer {trace.number} after its end, through a saved turn"
+                )
+            write(text)
+
+        answer._turn.write_nowait = write_nowait
 
     # -- seen
 
+    def _emit(self, emit: Callable[..., None]) -> Callable[..., None]:
+        """Know whose event it is when it is emitted: delivery may come later, in the context of somebody else."""
+
+        def wrapped(*events: Event) -> None:
+            # What a cancel leaves behind is written by its caller, in whatever context, for the answer it stops.
+            source = self._stopping[-1] if self._stopping else _IN_ANSWER.get()
+            late = source is not None and source.settled and not self._stopping
+            for event in events:
+                if source is not None and not isinstance(event, AnswerFinished):
+                    if late and not self._deferred(source, event):
+                        name = type(event).__name__
+                        self.trace.broken(2, f"answer {source.number} emitted {name} after it was cancelled")
+                    self._ascribe(event, source)
+            emit(*events)
+
+        return wrapped
+
     def _on_event(self, event: Event) -> None:
-        trace = self.trace
-        trace.events.append(event)
-        # What a cancel leaves behind is written by its caller, in whatever context, for the answer that is stopped.
-        source = self._stopping[-1] if self._stopping else _IN_ANSWER.get()
+        self.trace.events.append(event)
         if isinstance(event, AnswerFinished):
-            self._finished(event, source)
-            return
-        if source is None:
-            return
-        if source.settled and not self._stopping and not self._deferred(source, event):
-            trace.broken(2, f"answer {source.number} emitted {type(event).__name__} after it was cancelled")
+            self._finished(event)
+
+    def _ascribe(self, event: Event, source: AnswerTrace) -> None:
+        """Take down what ``event`` says of the answer that emitted it."""
         if isinstance(event, AnswerFailed):
             source.failures += 1
             if source.finished:
-                trace.broken(3, f"answer {source.number} failed after its end")
+                self.trace.broken(3, f"answer {source.number} failed after its end")
         elif isinstance(event, MessageAdded):
-            source.stored.append(event.message)
+            item = event.message
+            if isinstance(item, ToolResult) and item.output == _LEFT_OPEN:
+                self.trace.broken(6, f"the agent left call {item.tool_call_id} of {item.tool_name} open")
+            source.stored.append(item)
+        elif isinstance(event, AgentSwitched) and event.restarted:
+            source.taken_back = len("".join(source.written))
         elif isinstance(event, MessageCorrected):
             changed = [event.new if item is event.old else item for item in source.stored]
             source.stored = [item for item in changed if item is not None]
@@ -234,8 +274,8 @@ class Probe:
         open_call = unpaired(source.items_when_stopped or [])
         return open_call is not None and open_call.tool_call_id == event.message.tool_call_id
 
-    def _finished(self, event: AnswerFinished, source: AnswerTrace | None) -> None:
-        owner = next((t for t in self.trace.answers if t.answer._result is event.result), source)
+    def _finished(self, event: AnswerFinished) -> None:
+        owner = next((t for t in self.trace.answers if t.answer._result is event.result), None)
         if owner is None:
             self.trace.broken(3, "an end of no answer was announced")
         else:
@@ -252,11 +292,6 @@ class Probe:
         open_call = unpaired(list(agent.conversation))
         if open_call is not None and not running:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")
-
-    def _no_answer_runs(self) -> None:
-        agent = self.trace.agent
-        if agent is not None and agent.answering:
-            self.trace.broken(7, "an answer runs after cancel()")
 
 
 def unpaired(items: list[Item]) -> ToolCall | None:

@@ -18,8 +18,9 @@ import anyio.lowlevel
 import attrs
 
 from micdrop_agent.testing._invariants import InvariantError, check_invariants
+from micdrop_agent.testing._loop import DeadlockError
 from micdrop_agent.testing._probe import Probe, Trace
-from micdrop_agent.testing._virtual import BACKENDS, run_virtual
+from micdrop_agent.testing._virtual import BACKENDS, forget_the_wreck, run_virtual
 
 if TYPE_CHECKING:
     from micdrop_agent.agent import Agent
@@ -201,8 +202,11 @@ def run_scenario(
         run.probe.trace.steps = number
         run.probe.at_step()
 
-    run_virtual(backend, _play, scenario, run, on_step=on_step, **options)
     try:
+        try:
+            run_virtual(backend, _play, scenario, run, on_step=on_step, **options)
+        except DeadlockError as error:
+            raise InvariantError(11, f"the scenario never ended: {error}") from None
         check_invariants(run.probe.trace)
     except InvariantError as error:
         raise error.at(backend, inject or "nothing", step) from None
@@ -234,8 +238,19 @@ def cancel_everywhere(
         for name in [inject] if isinstance(inject, str) else inject:
             if name in NATIVE and backend == "trio":
                 continue
+            # Code that swallows its cancellation spins; nothing else takes so many steps more.
+            limit = 20 * steps[backend] + 2000
             for step in range(1, steps[backend] + 1, every):
-                run_scenario(scenario, backend, inject=name, step=step)
+                try:
+                    run_scenario(scenario, backend, inject=name, step=step, max_steps=limit)
+                except InvariantError as error:
+                    broken = error.with_traceback(None)
+                    broken.__context__ = None  # its frames keep what is to be forgotten
+                else:
+                    broken = None
+                if broken is not None:
+                    forget_the_wreck()
+                    raise broken
                 points += 1
     return SweepReport(points, steps)
 

@@ -11,6 +11,8 @@ steps (exactly where a foreign event handler would call ``agent.cancel()``), and
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
@@ -132,9 +134,21 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: Ste
     try:
         return trio.run(main, clock=clock, instruments=[watch])
     except trio.TrioInternalError as error:
-        if isinstance(error.__cause__, DeadlockError):
-            raise error.__cause__ from None
-        raise
+        if not isinstance(error.__cause__, DeadlockError):
+            raise
+        reason = str(error.__cause__)
+    forget_the_wreck()
+    raise DeadlockError(reason)
+
+
+def forget_the_wreck() -> None:
+    """Collect what a broken run has left, in silence: its tasks complain about a loop that is gone."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
 def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Options) -> Any:
@@ -150,6 +164,8 @@ def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Opti
             clock.autojump_threshold = REAL_GRACE_S if _threads_busy() else options.io_grace
             if not steps.step():
                 self.stop(f"still running after {steps.max_steps} scheduling steps")
+                if steps.count > 2 * steps.max_steps:
+                    clock.broken = self.reason + ", and not even cancellation ends it"
 
         def stop(self, reason: str) -> None:
             self.reason = self.reason or reason

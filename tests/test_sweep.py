@@ -1,0 +1,151 @@
+"""The sweep: every scenario is interrupted at every scheduling step, on both loops, in every way there is."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+import pytest
+from sweep_scenarios import FALLBACK, SINGLE, STATUSES
+
+from micdrop_agent import Agent, ToolCall
+from micdrop_agent.testing import (
+    BACKENDS,
+    INJECTIONS,
+    InvariantError,
+    Probe,
+    ScriptedAgent,
+    assert_no_leaks,
+    cancel_everywhere,
+    read,
+    run_scenario,
+    run_virtual,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sweep_scenarios import Scenario
+
+    from micdrop_agent import Turn
+    from micdrop_agent.testing import Backend
+
+
+SCENARIOS = [*SINGLE, *FALLBACK]
+
+_points: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_log() -> Iterator[None]:
+    """Thousands of answers fail on purpose here; capturing what they log takes longer than the answers."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_an_undisturbed_scenario_does_what_it_is_for(scenario: Scenario, backend: Backend) -> None:
+    """Without this, a scenario in which every answer fails at once would pass the whole sweep."""
+    statuses = [answer.answer.status for answer in run_scenario(scenario, backend).answers]
+    assert statuses == STATUSES.get(scenario, ["completed"] * len(statuses))
+    assert statuses
+
+
+@pytest.mark.parametrize("inject", sorted(INJECTIONS))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_every_invariant_holds_wherever_a_scenario_is_interrupted(scenario: Scenario, inject: str) -> None:
+    _points.append(cancel_everywhere(scenario, inject=inject).points)
+
+
+def test_the_sweep_covers_at_least_ten_thousand_points() -> None:
+    if len(_points) == len(SCENARIOS) * len(INJECTIONS):  # not when only some of them were selected
+        assert sum(_points) >= 10_000
+
+
+# -- a user's wrong agents
+
+
+class WritesLater(Agent):
+    """Keeps its turn and writes to it after its answer is over."""
+
+    async def generate_answer(self, turn: Turn) -> None:
+        async def later() -> None:
+            await anyio.sleep(0.2)
+            await turn.write("and another thing")
+
+        self._spawn(later, "later")
+        await turn.write("One ")
+        await anyio.sleep(0.1)
+        await turn.write("two.")
+
+
+class IgnoresCancellation(Agent):
+    """Takes its cancellation for an error and tries again."""
+
+    async def generate_answer(self, turn: Turn) -> None:
+        await turn.write("One ")
+        done = False
+        while not done:
+            try:
+                await anyio.sleep(0.1)
+                done = True
+            except anyio.get_cancelled_exc_class():  # that is what is wrong with it
+                done = False
+
+
+class LeavesACallOpen(Agent):
+    """Stores a tool call and never its result."""
+
+    async def generate_answer(self, turn: Turn) -> None:
+        turn.add(ToolCall("c1", "look", "{}"))
+        await anyio.sleep(0.1)
+        await turn.write("Hm.")
+
+
+def _one_answer(make: Callable[[], Agent]) -> Scenario:
+    async def scenario(probe: Probe) -> None:
+        async with make() as agent:
+            probe.watch(agent)
+            await read(probe, agent.answer())
+            await anyio.sleep(1)
+
+    return scenario
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("wrong", "number"),
+    [(WritesLater, 2), (LeavesACallOpen, 6), (IgnoresCancellation, 11)],
+    ids=str,
+)
+def test_a_wrong_agent_is_caught_with_the_invariant_and_the_step(
+    backend: Backend, wrong: type[Agent], number: int
+) -> None:
+    with pytest.raises(InvariantError, match=rf"(?s)invariant {number}: .* at step \d+ on {backend}") as caught:
+        cancel_everywhere(_one_answer(wrong), backends=[backend])
+    assert caught.value.number == number
+    assert caught.value.backend == backend
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_right_agent_leaks_nothing_and_a_leak_is_seen(backend: Backend) -> None:
+    async def clean() -> None:
+        async with assert_no_leaks(), ScriptedAgent(["One ", 0.1, "two."]) as agent:
+            agent.answer()
+            await anyio.sleep(0.05)
+
+    run_virtual(backend, clean)
+
+    async def leaky() -> None:
+        async with anyio.create_task_group() as group, assert_no_leaks():
+            group.start_soon(anyio.sleep, math.inf)
+            await anyio.lowlevel.checkpoint()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_virtual(backend, leaky)
+    assert caught.group_contains(AssertionError, match="tasks are left")
