@@ -99,21 +99,22 @@ class Supervision:
         self.health.answer_started()
         if self.agent.give_up_after is not None:
             self.give_up_at = anyio.current_time() + self.agent.give_up_after
-        try:
-            with lone_error_unwrapped():
-                async with anyio.create_task_group() as tasks:
-                    self._tasks = tasks
+        with lone_error_unwrapped():
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                try:
                     self._go_on()
                     self._probe()
                     await self._watch()
-                    if self.error is not None and self._running:
-                        # Somebody still cleans up: that is no reason to keep the consumer waiting.
-                        error, self.error = self.error, None
-                        self.turn.failed(error)
-                    tasks.cancel_scope.cancel()
-        finally:
-            for attempt in self.live:
-                self._abandon(attempt)
+                finally:
+                    # Now, and not when the last clean-up is done: somebody else may try.
+                    for attempt in self.live:
+                        self._abandon(attempt)
+                if self.error is not None and self._running:
+                    # Somebody still cleans up: that is no reason to keep the consumer waiting.
+                    error, self.error = self.error, None
+                    self.turn.failed(error)
+                tasks.cancel_scope.cancel()
         if self.error is not None:
             raise self.error
 

@@ -289,6 +289,7 @@ class Bench:
         assert (heard.result.status, heard.text) == (status, text)
         assert [(int(old), int(new)) for old, new, _ in heard.switches] == switches
         assert heard.result.duration == pytest.approx(ended - started)
+        await anyio.sleep(0.01)  # the supervisor learns of the barge-in a moment later
 
     def compare(self, agent: FallbackAgent) -> None:
         now = anyio.current_time()

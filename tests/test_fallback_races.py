@@ -427,3 +427,22 @@ def test_a_child_that_is_cancelled_from_within_asyncio_has_failed() -> None:
 
     heard = run_virtual("asyncio", scenario)
     assert heard.text == "b"
+
+
+@both
+def test_a_trial_that_was_cancelled_is_free_at_once_though_its_child_takes_long_to_die(backend: Backend) -> None:
+    cast = Cast([linger])
+    health = HealthRegistry()
+
+    async def scenario() -> None:
+        health.failed("a", down("rate_limit", retry_after=0.0))
+        async with cast.agent(health=health) as agent:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen, agent)
+                await anyio.sleep(1)
+                assert health.state("a") == "open"
+                agent.cancel()
+            await anyio.sleep(0.01)
+            assert health.state("a") == "half_open"
+
+    run_virtual(backend, scenario)
