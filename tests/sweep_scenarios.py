@@ -44,17 +44,17 @@ async def plain(probe: Probe) -> None:
 
 
 async def tools_at_once(probe: Probe) -> None:
-    script = ["Let me see. ", [Call("quick"), Call("slow"), Call("raises"), Call("finishes")], "There."]
+    script: list[Any] = ["Let me see. ", [Call("quick"), Call("slow"), Call("raises"), Call("finishes")], "There."]
     await _talk(probe, ScriptedAgent(script, tools=toolbox(Runs())))
 
 
 async def tools_in_turn(probe: Probe) -> None:
-    script = [Call("slow"), "Well. ", [Call("finishes"), Call("quick")], "There."]
+    script: list[Any] = [Call("slow"), "Well. ", [Call("finishes"), Call("quick")], "There."]
     await _talk(probe, ScriptedAgent(script, tools=toolbox(Runs()), parallel_tools=False))
 
 
 async def failing(probe: Probe) -> None:
-    script = ["One ", 0.1, "two.", ProviderError("scripted", kind="server")]
+    script: list[Any] = ["One ", 0.1, "two.", ProviderError("scripted", kind="server")]
     await _talk(probe, ScriptedAgent(script, ["Fine."], raise_on_failure=False))
 
 

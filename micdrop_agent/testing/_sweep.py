@@ -213,6 +213,16 @@ def run_scenario(
     return run.probe.trace
 
 
+def _broken(scenario: Scenario, backend: Backend, inject: str, step: int, max_steps: int) -> InvariantError | None:
+    """The error of one point, without the frames that keep what its run has left."""
+    try:
+        run_scenario(scenario, backend, inject=inject, step=step, max_steps=max_steps)
+    except InvariantError as error:
+        error.__context__ = None
+        return error.with_traceback(None)
+    return None
+
+
 def cancel_everywhere(
     scenario: Scenario,
     *,
@@ -241,13 +251,7 @@ def cancel_everywhere(
             # Code that swallows its cancellation spins; nothing else takes so many steps more.
             limit = 20 * steps[backend] + 2000
             for step in range(1, steps[backend] + 1, every):
-                try:
-                    run_scenario(scenario, backend, inject=name, step=step, max_steps=limit)
-                except InvariantError as error:
-                    broken = error.with_traceback(None)
-                    broken.__context__ = None  # its frames keep what is to be forgotten
-                else:
-                    broken = None
+                broken = _broken(scenario, backend, name, step, limit)
                 if broken is not None:
                     forget_the_wreck()
                     raise broken
