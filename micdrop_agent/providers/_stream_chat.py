@@ -90,7 +90,9 @@ class ChatTranslator(Translator):
         if self._reason is not None:
             self._finish()
         else:
-            self.fail("truncated", "ended its response without an end mark (finish reason or [DONE]): it was cut off")
+            what = "ended its response without an end mark (finish reason or [DONE]): it was cut off"
+            # Cut before a word, as a connection that breaks there: it may be asked for again.
+            self.fail("truncated", what, retryable=not self.said)
 
     def _whole(self, body: dict[str, Any]) -> bool:
         if not as_list(body.get("choices")):

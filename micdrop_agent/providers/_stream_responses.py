@@ -66,7 +66,9 @@ class ResponsesTranslator(Translator):
             handler(self, value)
 
     def _end(self) -> None:
-        self.fail("truncated", "ended its response without response.completed: it was cut off")
+        what = "ended its response without response.completed: it was cut off"
+        # Cut before a word, as a connection that breaks there: it may be asked for again.
+        self.fail("truncated", what, retryable=not self.said)
 
     def _whole(self, body: dict[str, Any]) -> bool:
         if not is_list(body.get("output")):
