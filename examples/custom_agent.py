@@ -68,7 +68,7 @@ class CustomAgent(Agent):
         body = {"model": self.model, "messages": messages, **self._settings}
         try:
             async with self._client.stream("POST", "/chat", json=body) as response:
-                if response.status_code != httpx2.codes.OK:
+                if not response.is_success:
                     raise ProviderError(
                         f"the server answered {response.status_code}", kind="server", status=response.status_code
                     )

@@ -30,11 +30,11 @@ from unittest import mock
 import anyio
 import attrs
 
-from micdrop_agent.providers import _agent
+from micdrop_agent.providers import _agent, _http
 from micdrop_agent.testing import ReceivedRequest, Reply, ScriptedProvider, call_tool, run_virtual, say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 
     from micdrop_agent.testing import Backend
 
@@ -131,16 +131,9 @@ def run_block(block: Block, backend: Backend) -> str:
         stack.enter_context(mock.patch.dict(sys.modules, {module.__name__: module}))
         stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(mock.patch("anyio.run", _runner(block, backend)))
-        if "server" in block.marks or "sdk" in block.marks:
-            keys = {"OPENAI_API_KEY": "sk-test", "MISTRAL_API_KEY": "test", "GROQ_API_KEY": "test"}
-            stack.enter_context(mock.patch.dict("os.environ", keys))
-        if "no key" in block.marks:
-            stack.enter_context(mock.patch.dict("os.environ", {"OPENAI_API_KEY": "", "MISTRAL_API_KEY": ""}))
-        if "sdk" in block.marks:
-            stack.enter_context(_loopback())
-        if "folder" in block.marks:
-            stack.enter_context(contextlib.chdir(stack.enter_context(tempfile.TemporaryDirectory())))
         stack.callback(logging.getLogger("micdrop_agent").setLevel, logging.NOTSET)
+        for mark in block.marks & set(_SURROUNDINGS):
+            stack.enter_context(_SURROUNDINGS[mark]())
         # The newline pads keep the line numbers of a traceback those of the page.
         code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
         try:
@@ -173,7 +166,7 @@ def _runner(block: Block, backend: Backend) -> Callable[..., Any]:
 
 
 async def _with_server(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-    real = _agent.open_transport
+    real: Callable[..., Any] = _http.open_transport
     async with ScriptedProvider(script) as provider:
 
         def open_transport(base_url: str, **options: Any) -> Any:
@@ -184,7 +177,7 @@ async def _with_server(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
             return await main(*args)
 
 
-async def _call_over_websocket(app: Callable[..., Awaitable[None]]) -> None:
+async def _call_over_websocket(app: Callable[..., Coroutine[Any, Any, None]]) -> None:
     """Says something to the page's application; it has to answer until the caller hangs up."""
     told, said = anyio.create_memory_object_stream[dict[str, Any]](8)
     answered, answers = anyio.create_memory_object_stream[dict[str, Any]](8)
@@ -201,11 +194,11 @@ async def _call_over_websocket(app: Callable[..., Awaitable[None]]) -> None:
 
 
 @contextlib.contextmanager
-def _loopback() -> Iterator[None]:
+def _loopback() -> Generator[None]:
     """A scripted server on a loopback port, in a thread of its own, to which the SDK's default URL points."""
 
     @contextlib.asynccontextmanager
-    async def serve() -> Any:
+    async def serve() -> AsyncGenerator[str]:
         async with ScriptedProvider(script) as provider, provider.listening() as url:
             yield url
 
@@ -215,3 +208,22 @@ def _loopback() -> Iterator[None]:
         mock.patch.dict("os.environ", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-test"}),
     ):
         yield
+
+
+def _keys(**keys: str) -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.dict("os.environ", keys)
+
+
+@contextlib.contextmanager
+def _empty_folder() -> Generator[None]:
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        yield
+
+
+_SURROUNDINGS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+    "no key": lambda: _keys(OPENAI_API_KEY="", MISTRAL_API_KEY=""),
+    "server": lambda: _keys(OPENAI_API_KEY="sk-test", MISTRAL_API_KEY="test", GROQ_API_KEY="test"),
+    "sdk": _loopback,
+    "folder": _empty_folder,
+}
+"""What a mark puts around a block."""

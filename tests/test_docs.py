@@ -6,10 +6,13 @@ import importlib
 import re
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from docs_support import DOCS, Block, blocks_of, run_block
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]

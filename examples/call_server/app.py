@@ -32,12 +32,13 @@ from micdrop_agent.store import CallInUseError, SqliteStore, UnknownCallError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from anyio.abc import ObjectReceiveStream, ObjectSendStream
+    from anyio.abc import ObjectReceiveStream
+    from anyio.streams.memory import MemoryObjectSendStream
     from starlette.requests import Request
 
-    from micdrop_agent import Agent, Answer
+    from micdrop_agent import Agent, Answer, Tool
 
-    Outbox: TypeAlias = ObjectSendStream[dict[str, Any]]
+    Outbox: TypeAlias = MemoryObjectSendStream[dict[str, Any]]
 
 PAGE = Path(__file__).with_name("page.html")
 DATABASE = os.environ.get("CALLS_DB", str(Path(__file__).with_name("calls.db")))
@@ -64,7 +65,7 @@ async def book_table(day: str, people: int) -> dict[str, Any]:
 async def call(socket: WebSocket) -> None:
     """One call: it lasts as long as its WebSocket."""
     await socket.accept()
-    tools = [opening_hours, book_table]
+    tools: list[Tool] = [opening_hours, book_table]
     async with FallbackAgent(socket.app.state.factories, first_chunk_timeout=1.5, prefer="first", tools=tools) as agent:
         try:
             await resume(agent, socket.app.state.store, socket.path_params["call_id"])
