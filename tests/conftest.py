@@ -17,7 +17,5 @@ sys.path[:0] = [str(_HERE), str(_HERE / "conformance")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--vectors", type=Path, default=_HERE / "vectors", metavar="DIR", help="folder of recorded vectors to replay"
-    )
-    parser.addoption("--cases", type=Path, default=_HERE / "cases", metavar="DIR", help="folder of bug cases to replay")
+    parser.addoption("--vectors", type=Path, metavar="DIR", help="replay the vectors in DIR in place of ours")
+    parser.addoption("--cases", type=Path, metavar="DIR", help="replay the bug cases in DIR in place of ours")

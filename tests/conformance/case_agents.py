@@ -9,15 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import anyio
-import attrs
-
-from micdrop_agent import Agent, ExtractJson, ExtractTag, Retry, Timeouts, Tool
+from micdrop_agent import ExtractJson, ExtractTag, Retry, Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
+    from micdrop_agent import Agent
     from micdrop_agent.testing import ScriptedProvider
 
 CLASSES = {
@@ -33,12 +31,11 @@ class UnknownWordError(Exception):
 
 
 def class_of(kind: str) -> Any:
-    """The class of a kind; ``None`` if it is not there yet."""
+    """The class of a kind of agent."""
+    if kind not in CLASSES:
+        raise UnknownWordError(f"an agent of kind {kind!r}")
     module, _, name = CLASSES[kind].partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):
-        return None
+    return getattr(importlib.import_module(module), name)
 
 
 def check_known(found: dict[str, Any], known: AbstractSet[str], where: str) -> None:
@@ -46,7 +43,45 @@ def check_known(found: dict[str, Any], known: AbstractSet[str], where: str) -> N
         raise UnknownWordError(f"{where}: {sorted(unknown)}")
 
 
-_OPTIONS = {"retries", "retry_delay_ms", "max_retry_wait_ms", "extract", "pool", "after_partial", "timeout_ms"}
+_LIMITS = {
+    "timeout_ms": ("first_chunk", "between_chunks"),
+    "first_text_timeout_ms": ("first_chunk",),
+    "first_chunk_timeout_ms": ("first_chunk",),
+    "between_chunks_ms": ("between_chunks",),
+    "idle_timeout_ms": ("between_chunks",),
+    "stall_timeout_ms": ("between_chunks",),
+    "connect_timeout_ms": ("connect",),
+    "total_ms": ("total",),
+    "total_timeout_ms": ("total",),
+    "total_limit_ms": ("total",),
+    "budget_ms": ("total",),
+}
+"""Limits in milliseconds, by the words that cases use, and the clocks that each one sets."""
+
+_RETRY = {"retries": "max_retries", "max_retry": "max_retries", "retry_delay_ms": "first_wait"}
+
+_PLAIN = frozenset(
+    [
+        "max_steps",
+        "settings",
+        "model",
+        "system_prompt",
+        "parallel_tools",
+        "record_interrupted",
+        "buffer_size",
+        "auto_end_call",
+        "auto_semantic_turn",
+        "auto_ignore_user_noise",
+        "max_context_tokens",
+        "think",
+    ]
+)
+"""Options that are called the same here."""
+
+_IGNORED = frozenset({"pool", "max_retry_wait_ms"})
+"""Options of designs that we do not have: no pool, and a longest wait that is fixed at two seconds."""
+
+MODEL_OPTIONS = frozenset({*_LIMITS, *_RETRY, *_PLAIN, *_IGNORED, "extract"})
 
 
 def model_agent(
@@ -59,112 +94,48 @@ def model_agent(
 ) -> Agent:
     """An agent for one protocol, wired to ``provider``."""
     options = options or {}
-    check_known(options, _OPTIONS, "options")
-    retry: dict[str, Any] = {"max_retries": options.get("retries", 0), "factor": 1.0, "jitter": 0.0}
-    if "retry_delay_ms" in options:
-        retry["first_wait"] = options["retry_delay_ms"] / 1000
-    limit = options.get("timeout_ms", 2000) / 1000
+    check_known(options, MODEL_OPTIONS, "options")
     settings: dict[str, Any] = {
         "model": "m",
         "system_prompt": "SYS",
         "api_key": "test-key",
         "base_url": f"http://{host}/v1",
         "connect": provider.connect,
-        "retry": Retry(**retry),
-        "timeouts": Timeouts(first_chunk=limit, between_chunks=limit),
+        "retry": _retry(options),
+        "timeouts": _timeouts(options),
         "auto_end_call": True,
+        **more,
+        **{name: options[name] for name in _PLAIN & set(options)},
     }
+    extracted = settings.pop("extracted", None)
     if "extract" in options:
-        settings["extract"] = extraction(options["extract"], more.pop("extracted", None))
-    more.pop("extracted", None)
-    agent: Agent = class_of(kind)(**{**settings, **more})
+        settings["extract"] = extraction(options["extract"], extracted)
+    agent: Agent = class_of(kind)(**settings)
     return agent
 
 
+def _retry(options: dict[str, Any]) -> Retry:
+    values: dict[str, Any] = {"max_retries": 0, "factor": 1.0, "jitter": 0.0}
+    for word, name in _RETRY.items():
+        if word in options:
+            values[name] = options[word] / 1000 if word.endswith("_ms") else options[word]
+    return Retry(**values)
+
+
+def _timeouts(options: dict[str, Any]) -> Timeouts:
+    values: dict[str, Any] = {"first_chunk": 2.0, "between_chunks": 2.0}
+    for word, names in _LIMITS.items():
+        if word in options:
+            limit = options[word]
+            values.update(dict.fromkeys(names, None if limit is None else limit / 1000))
+    return Timeouts(**values)
+
+
 def extraction(spec: dict[str, Any], callback: Callable[[Any], object] | None) -> ExtractJson | ExtractTag:
-    check_known(spec, {"start", "end", "json"}, "extract")
+    check_known(spec, {"start", "end", "start_tag", "end_tag", "json", "save_in_metadata"}, "extract")
+    save = spec.get("save_in_metadata", True)
     if spec.get("json"):
-        return ExtractJson(callback=callback, save_in_metadata=True)
-    return ExtractTag(start_tag=spec["start"], end_tag=spec["end"], callback=callback, save_in_metadata=True)
-
-
-@attrs.define(eq=False)
-class Toolbox:
-    """Tools that note their runs, and wake whoever waits for one to start."""
-
-    runs: list[tuple[str, dict[str, Any]]] = attrs.Factory(list)
-    returned: list[str] = attrs.Factory(list)
-    changed: anyio.Event = attrs.Factory(anyio.Event)
-
-    def count(self, name: str) -> int:
-        return sum(1 for run, _ in self.runs if run == name)
-
-    def _note(self, name: str, arguments: dict[str, Any]) -> None:
-        self.runs.append((name, arguments))
-        self._wake()
-
-    def _wake(self) -> None:
-        self.changed.set()
-        self.changed = anyio.Event()
-
-    def standard(self) -> list[Tool]:
-        return [
-            self.plain("get_weather", {"city": {"type": "string"}}, {"sky": "clear"}),
-            self.plain("get_time", {}, "10:00"),
-        ]
-
-    def plain(self, name: str, properties: dict[str, Any], value: Any) -> Tool:
-        def execute(arguments: dict[str, Any]) -> Any:
-            self._note(name, arguments)
-            return value
-
-        schema = {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-        return Tool.from_schema(name, f"the tool {name}", schema, execute)
-
-    def from_given(self, spec: dict[str, Any]) -> Tool:
-        """A tool of a request case: hand-written JSON Schema, and a function that does nothing."""
-
-        def execute(arguments: dict[str, Any]) -> str:
-            self._note(spec["name"], arguments)
-            return "ok"
-
-        return Tool.from_schema(spec["name"], spec["description"], spec["parameters"], execute)
-
-    def special(self, name: str, spec: dict[str, Any]) -> Tool:
-        """A tool with a behaviour: ``shielded_ms``, ``sleep_ms``, ``returns``, ``raises``, ``calls``."""
-        check_known(spec, {"shielded_ms", "sleep_ms", "returns", "raises", "calls"}, f"tool {name}")
-
-        async def execute(arguments: dict[str, Any], agent: Agent) -> Any:
-            self._note(name, arguments)
-            if "shielded_ms" in spec:
-                with anyio.CancelScope(shield=True):
-                    await anyio.sleep(spec["shielded_ms"] / 1000)
-            if "sleep_ms" in spec:
-                await anyio.sleep(spec["sleep_ms"] / 1000)
-            if "raises" in spec:
-                raise RuntimeError(spec["raises"])
-            for call in [spec["calls"]] if isinstance(spec.get("calls"), str) else spec.get("calls", ()):
-                await _call(agent, call)
-            self.returned.append(name)
-            self._wake()
-            return spec.get("returns")
-
-        schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-        return Tool.from_schema(name, f"the tool {name}", schema, execute)
-
-
-async def _call(agent: Agent, what: str) -> None:
-    match what:
-        case "agent.cancel":
-            agent.cancel()
-        case "agent.destroy":
-            await agent.aclose()
-        case "agent.end_call":
-            agent.end_call()
-        case _:
-            raise UnknownWordError(f"a tool that calls {what!r}")
+        return ExtractJson(callback=callback, save_in_metadata=save)
+    start = spec["start"] if "start" in spec else spec["start_tag"]
+    end = spec["end"] if "end" in spec else spec["end_tag"]
+    return ExtractTag(start_tag=start, end_tag=end, callback=callback, save_in_metadata=save)

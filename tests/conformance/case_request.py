@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from case_agents import Toolbox, UnknownWordError, check_known, model_agent
+from case_agents import UnknownWordError, check_known, model_agent
+from case_tools import Toolbox
 from micdrop_agent import wire
 from micdrop_agent.testing import ScriptedProvider, run_virtual, say
 
@@ -29,10 +30,12 @@ _WIRE = {"tool_call_id": "toolCallId", "tool_name": "toolName"}
 
 def run_request_case(case: dict[str, Any], dialect: str, strict: ModuleType, backend: Backend) -> list[str]:
     """Send the given conversation through one dialect; what is wrong with the request."""
-    check_known(case, {"given", "dialects"}, "request.json")
+    check_known(case, {"given", "dialects", "open_question", "note"}, "request.json")
     check_known(case["given"], {"conversation", "tools"}, "given")
+    if dialect not in DIALECTS:
+        raise UnknownWordError(f"dialect {dialect!r}")
     expect = case["dialects"][dialect]
-    check_known(expect, {"exact", "rules", "distinct", "tool_checks"}, "dialect")
+    check_known(expect, {"exact", "rules", "distinct", "tool_checks", "variants", "open_question", "note"}, "dialect")
     body = run_virtual(backend, _sent, case["given"], dialect)
     problems = [f"a strict provider answers 400: {why}" for why in strict.DIALECTS[dialect](body)]
     bound: dict[str, Any] = {}
@@ -41,16 +44,22 @@ def run_request_case(case: dict[str, Any], dialect: str, strict: ModuleType, bac
         if check is None:
             raise UnknownWordError(f"rule {name!r}")
         problems += check(body)
-    if "exact" in expect:
-        sent = body.get("messages", body.get("input"))
-        if not strict.match(expect["exact"], sent, bound):
-            problems.append(f"history\n    seen   {json.dumps(sent)}\n    wanted {json.dumps(expect['exact'])}")
+    accepted = [expect["exact"]] if "exact" in expect else []
+    variants = expect.get("variants", [])  # shapes that are good too, where the case leaves a choice
+    accepted += [_shape(one) for one in (variants.values() if isinstance(variants, dict) else variants)]
+    sent = body.get("messages", body.get("input"))
+    if accepted and not any(strict.match(shape, sent, bound) for shape in accepted):
+        problems.append(f"history\n    seen   {json.dumps(sent)}\n    wanted {json.dumps(accepted)}")
     ids = [bound.get(name) for name in expect.get("distinct", ())]
     if len(set(ids)) != len(ids):
         problems.append(f"ids are not distinct: {ids}")
     for name, wanted in expect.get("tool_checks", {}).items():
         problems += _tool_differs(body, name, wanted)
     return problems
+
+
+def _shape(variant: Any) -> Any:
+    return variant["exact"] if isinstance(variant, dict) and "exact" in variant else variant
 
 
 async def _sent(given: dict[str, Any], dialect: str) -> dict[str, Any]:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from micdrop_agent.testing import Backend
 
-SCENARIO = {"provider", "steps", "expect", "backends", "options", "tools"}
+SCENARIO = {"provider", "steps", "expect", "backends", "options", "tools", "after", "note", "open_question"}
 
 
 def run_way(way: Way, backend: Backend, strict: ModuleType) -> list[str]:
     """Play one way of a scenario; what is wrong."""
     check_known(way.scenario, SCENARIO, "scenario")
     words = {step["do"] for step in way.scenario["steps"] if isinstance(step["do"], str)}
-    if words == {"run"}:
+    if "run" in words:
         return _run_in_loops(way, backend, strict)
     if "in_cleanup" in [step.get("when") for step in way.scenario["steps"]]:
         problems = []
@@ -56,7 +56,12 @@ def observe(way: Way, backend: Backend) -> World:
 
 
 def _one(way: Way, backend: Backend, strict: ModuleType) -> list[str]:
-    return check(observe(way, backend), way.expect, strict, backend)
+    world = observe(way, backend)
+    problems = check(world, way.expect, strict, backend)
+    if way.alternatives:
+        found = [check(world, {**way.expect, **expect}, strict, backend) for expect in way.alternatives.values()]
+        return problems if [] in found else found[0]
+    return problems
 
 
 def _tasks(native: bool) -> int:

@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
 from case_agents import UnknownWordError, check_known
+from case_storm import SIZED, churn, close_by_hand, fuzz, read_next, read_rest
+from case_tools import EVENT_OF, act_now
 from case_when import Trigger
-from case_world import settle
-from micdrop_agent.events import MessageAdded
+from micdrop_agent.events import EVENT_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from anyio.abc import TaskGroup
 
     from case_world import Heard, World
 
 _STEP = frozenset(
-    {
+    [
         "do",
         "when",
         "as",
@@ -39,14 +42,22 @@ _STEP = frozenset(
         "times",
         "with_timeout_ms",
         "times_out",
+        "gets",
+        "ends",
         "steps",
         "event",
+        "role",
         "raises",
         "records",
+        "calls",
         "heard",
         "name",
-    }
+        "tool",
+        "note",
+    ]
 )
+
+_CONSUME = re.compile(r"|(?:break|raise) after (\d+)|slow:? ?(\d+) ?ms|never(?: enter| read| start)?")
 
 
 class Host:
@@ -69,7 +80,8 @@ class Host:
     async def play(self, steps: list[dict[str, Any]], group: TaskGroup) -> None:
         self.group = group
         for place, step in enumerate(steps):
-            check_known(step, _STEP, "step")
+            if step["do"] not in SIZED:
+                check_known(step, _STEP, "step")
             following = steps[place + 1] if place + 1 < len(steps) else {}
             if "when" in step:
                 await Trigger(self, step).act()
@@ -105,36 +117,38 @@ class Host:
 
     def _sync_action(self, name: str, argument: str, step: dict[str, Any]) -> Callable[[], object] | None:
         agent = self.world.agent
-        match name:
-            case "user":
-                return lambda: agent.add_user_message(argument or step["text"])
-            case "cancel":
-                return lambda: self._cancel(step)
-            case "answer":
-                return lambda: self._answer(step)
-            case "task.cancel":
-                return self._cancel_task
-            case "listen":
-                return lambda: self._listen(step)
-            case "add_tool":
-                return lambda: agent.add_tool(self.world.toolbox.special(step["name"], {}))
-            case "gc":
-                return gc.collect
-        return None
+        actions: dict[str, Callable[[], object]] = {
+            "user": lambda: agent.add_user_message(argument or step["text"]),
+            "cancel": lambda: self._cancel(step),
+            "answer": lambda: self._answer(step),
+            "task.cancel": self._cancel_task,
+            "listen": lambda: self._listen(step),
+            "add_tool": lambda: self._add_tool(argument, step),
+            "remove_tool": lambda: agent.remove_tool(argument or step["name"]),
+            "gc": gc.collect,
+        }
+        return actions.get(name)
 
     async def _async_action(self, name: str, step: dict[str, Any]) -> None:
         actions: dict[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
             "destroy": self._destroy,
             "wait_ms": self._wait,
             "wait_idle": self._wait_idle,
-            "next": self._next,
-            "read_rest": self._read_rest,
-            "close": self._close,
+            "next": partial(read_next, self),
+            "read_rest": partial(read_rest, self),
+            "close": partial(close_by_hand, self),
             "repeat": self._repeat,
+            "churn": partial(churn, self.world),
+            "fuzz": partial(fuzz, self),
         }
         if name not in actions:
             raise UnknownWordError(f"do {name!r}")
         await actions[name](step)
+
+    def _add_tool(self, name: str, step: dict[str, Any]) -> None:
+        spec = dict(step.get("tool", {}))
+        name = name or spec.pop("name", None) or step["name"]
+        self.world.agent.add_tool(self.world.toolbox.special(name, spec))
 
     def _cancel(self, step: dict[str, Any]) -> None:
         begin = time.perf_counter()
@@ -149,10 +163,7 @@ class Host:
         self._answers += 1
         name = step.get("as", f"a{self._answers}")
         if "provider" in step:
-            # Mostly the parts of one response; a list of lists is one list per request.
-            script = step["provider"]
-            world.own_scripts = script if isinstance(script[0], list) else [script]
-            world.own_from = len(world.provider.requests)
+            world.bring_scripts(step["provider"])
         try:
             heard = self.current = world.start(name)
         except RuntimeError as error:
@@ -166,27 +177,31 @@ class Host:
 
     def _consume(self, heard: Heard, step: dict[str, Any]) -> None:
         how = step.get("consume", "")
-        if how == "never enter" or _named_task(step):
-            self.world.facts.setdefault("left", []).append(heard.name)
-            return
-        if how not in {"", "break after 1", "raise after 1"}:
+        known = _CONSUME.fullmatch(how)
+        if known is None:
             raise UnknownWordError(f"consume {how!r}")
-        if how:
+        if (how and known[2] is None) or _named_task(step):
             self.world.facts.setdefault("left", []).append(heard.name)
+        if how.startswith("never") or _named_task(step):
+            return
+        if known[2] is not None:
+            self.world.slow[heard.name] = int(known[2]) / 1000
+        stop_after = int(known[1]) if known[1] else None
+        fail = how.startswith("raise")
         if self.native:
-            self.task = asyncio.get_running_loop().create_task(self._run_consumer(heard, how))
+            self.task = asyncio.get_running_loop().create_task(self._run_consumer(heard, stop_after, fail))
             self.world.facts.setdefault("tasks", []).append(self.task)
         else:
-            self.group.start_soon(self._run_consumer, heard, how)
+            self.group.start_soon(self._run_consumer, heard, stop_after, fail)
 
-    async def _run_consumer(self, heard: Heard, how: str) -> None:
+    async def _run_consumer(self, heard: Heard, stop_after: int | None, fail: bool) -> None:
         with anyio.CancelScope() as self.consuming:
             try:
-                if how == "raise after 1":
+                if fail:
                     async with heard.answer:
-                        await self.world.consume(heard, stop_after=1)
+                        await self.world.consume(heard, stop_after=stop_after)
                         _fail()
-                await self.world.consume(heard, stop_after=1 if how else None)
+                await self.world.consume(heard, stop_after=stop_after)
                 if self.world.settings.get("linger"):
                     # The host is in our clean-up when it is cancelled itself, and must notice.
                     await heard.answer.aclose()
@@ -206,17 +221,25 @@ class Host:
             self.consuming.cancel()
 
     def _listen(self, step: dict[str, Any]) -> None:
-        if step["event"] != "Message":
+        kinds = {**EVENT_OF, "*": None}
+        if step["event"] not in kinds:
             raise UnknownWordError(f"listen to {step['event']!r}")
-        if "raises" in step:
-            errors = {"RuntimeError": RuntimeError, "ValueError": ValueError}
+        world = self.world
 
-            def fail(event: MessageAdded) -> None:
-                raise errors[step["raises"]]("listener failed")
+        def hear(event: Any) -> None:
+            if "role" in step and getattr(getattr(event, "message", None), "role", None) != step["role"]:
+                return
+            if "raises" in step:
+                errors: dict[str, type[Exception]] = {"RuntimeError": RuntimeError, "ValueError": ValueError}
+                raise errors.get(step["raises"], RuntimeError)("listener failed")
+            if "calls" in step:
+                for call in [step["calls"]] if isinstance(step["calls"], str) else step["calls"]:
+                    act_now(world.agent, call)
+            else:
+                world.records.append(event)
 
-            self.world.agent.on(MessageAdded, fail)
-        else:
-            self.world.agent.on(MessageAdded, self.world.records.append)
+        for kind in EVENT_TYPES if step["event"] == "*" else [EVENT_OF[step["event"]]]:
+            world.agent.on(kind, hear)
 
     async def _destroy(self, step: dict[str, Any]) -> None:
         begin = anyio.current_time()
@@ -233,35 +256,6 @@ class Host:
     async def _repeat(self, step: dict[str, Any]) -> None:
         for _ in range(step["times"]):
             await self.play(step["steps"], self.group)
-
-    # -- reading by hand, from a task of its own
-
-    async def _in_task(self, read: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(read)
-
-    async def _next(self, step: dict[str, Any]) -> None:
-        heard = self.current
-        assert heard is not None
-
-        async def read() -> None:
-            with anyio.move_on_after(step.get("with_timeout_ms", 1000) / 1000) as scope:
-                heard.chunks.append(await heard.answer.receive())
-            if scope.cancelled_caught is not step.get("times_out", False):
-                self.world.problems.append(f"next timed out: {scope.cancelled_caught}")
-
-        await self._in_task(read)
-
-    async def _read_rest(self, step: dict[str, Any]) -> None:
-        heard = self.current
-        assert heard is not None
-        await self._in_task(lambda: self.world.consume(heard))
-
-    async def _close(self, step: dict[str, Any]) -> None:
-        heard = self.current
-        assert heard is not None
-        await self._in_task(heard.answer.aclose)
-        await settle()
 
 
 def _fail() -> None:

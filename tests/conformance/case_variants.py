@@ -7,12 +7,14 @@ a text. Each way is a test of its own. Words that are not known here are a failu
 from __future__ import annotations
 
 import copy
+import json
 import re
 from typing import Any
 
 import attrs
 
 from case_agents import UnknownWordError
+from case_script import DEFAULT_SCRIPT
 
 Steps = list[dict[str, Any]]
 
@@ -32,9 +34,11 @@ class Way:
     scenario: dict[str, Any]
     expect: dict[str, Any]
     settings: dict[str, Any] = attrs.Factory(dict)
+    alternatives: dict[str, dict[str, Any]] = attrs.Factory(dict)
+    """Decisions that the case leaves open: what one of them expects must hold too."""
 
 
-_WAYS = {"variants", "cancel_points", "split", "default", "must_not"}
+_WAYS = {"variants", "cancel_points", "split", "default", "must_not", "open_question", "note"}
 
 
 def ways(scenario: dict[str, Any], given_tools: list[Any] | None = None) -> list[Way]:
@@ -48,15 +52,18 @@ def ways(scenario: dict[str, Any], given_tools: list[Any] | None = None) -> list
     choices = {name: value for name, value in expect.items() if name == "default" or "=" in name}
     rest = {name: value for name, value in expect.items() if name not in _WAYS and name not in choices}
     found = []
+    variants, open_question = _sorted_variants(expect.get("variants", {}))
+    if "must_not" in expect:
+        rest["must_not"] = expect["must_not"]
     if choices:
-        found += [_choice(scenario, name, {**rest, **value}, expect) for name, value in choices.items()]
+        found += [_choice(scenario, name, {**rest, **value}) for name, value in choices.items()]
     else:
-        found.append(Way("as told", scenario, rest, settings))
-    found += [_variant(scenario, words, result, rest) for words, result in expect.get("variants", {}).items()]
+        found.append(Way("as told", scenario, rest, {}, open_question))
+    found += [_variant(scenario, words, result, rest) for words, result in variants.items()]
     found += [_cancel_point(scenario, point, rest) for point in expect.get("cancel_points", ())]
     if "split" in expect:
         found += _splits(scenario, expect["split"], rest)
-    return found
+    return [attrs.evolve(way, settings={**settings, **way.settings}) for way in found]
 
 
 def _words(steps: Steps) -> set[str]:
@@ -67,28 +74,55 @@ def _words(steps: Steps) -> set[str]:
     return words
 
 
-def _choice(scenario: dict[str, Any], name: str, expect: dict[str, Any], whole: dict[str, Any]) -> Way:
-    if "must_not" in whole:
-        expect = {**expect, "must_not": whole["must_not"]}
-    option, _, value = name.partition("=")
-    settings = {} if name == "default" else {"options": {option: value}}
+def _sorted_variants(variants: Any) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Runs that are played in another way, and decisions that are left open."""
+    if isinstance(variants, list):
+        variants = {str(number): value for number, value in enumerate(variants, 1)}
+    played = {words: result for words, result in variants.items() if _is_played(words, result)}
+    return played, {words: result for words, result in variants.items() if words not in played}
+
+
+def _is_played(words: str, result: Any) -> bool:
+    return not isinstance(result, dict) or words in _VARIANTS or words.startswith("cancel with heard=") or "=" in words
+
+
+def _choice(scenario: dict[str, Any], name: str, expect: dict[str, Any]) -> Way:
+    option, _, text = name.partition("=")
+    settings: dict[str, Any] = {} if name == "default" else {"options": {option.strip(): _value(text)}}
     return Way(name, scenario, expect, settings)
 
 
-def _variant(scenario: dict[str, Any], words: str, result: Any, expect: dict[str, Any]) -> Way:
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip("' ")
+
+
+def _variant(scenario: dict[str, Any], words: str, result: Any, rest: dict[str, Any]) -> Way:
     changed = copy.deepcopy(scenario)
-    if heard := re.fullmatch(r"cancel with heard='(.*)'", words):
-        conversation = copy.deepcopy(expect["conversation"])
-        conversation[1] = result
-        return Way(words, changed, {**expect, "conversation": conversation}, {"heard": heard[1]})
+    expect = {**rest, **result} if isinstance(result, dict) else rest
+    if heard := re.fullmatch(r"cancel with heard=(.*)", words):
+        if isinstance(result, list):
+            conversation = copy.deepcopy(expect["conversation"])
+            conversation[1] = result
+            expect = {**expect, "conversation": conversation}
+        return Way(words, changed, expect, {"heard": _value(heard[1])})
     if content := re.fullmatch(r"content '(.*)'", words):
         changed["provider"][0][0]["raw_delta"]["content"] = content[1]
-        spoken = re.fullmatch(r"spoken '(.*)'", result)
-        assert spoken is not None
-        return Way(words, changed, {**expect, "spoken": spoken[1]})
-    if words not in _VARIANTS:
-        raise UnknownWordError(f"variant {words!r}")
-    return _VARIANTS[words](words, changed, expect)
+        return Way(words, changed, {**expect, **_in_words(result)})
+    if words in _VARIANTS:
+        return _VARIANTS[words](words, changed, expect)
+    if "=" in words:
+        return _choice(changed, words, {**expect, **_in_words(result)})
+    raise UnknownWordError(f"variant {words!r}")
+
+
+def _in_words(result: Any) -> dict[str, Any]:
+    """An expectation such as ``spoken 'One moment.'``; "same" and its like change nothing."""
+    if isinstance(result, str) and (spoken := re.fullmatch(r"spoken '(.*)'", result)):
+        return {"spoken": spoken[1]}
+    return {}
 
 
 def _text_first(words: str, scenario: dict[str, Any], expect: dict[str, Any]) -> Way:
@@ -142,7 +176,9 @@ def _trigger(scenario: dict[str, Any], when: str) -> None:
 
 def _cancel_point(scenario: dict[str, Any], point: str, expect: dict[str, Any]) -> Way:
     changed = copy.deepcopy(scenario)
-    first = changed["provider"]["A"]
+    provider = changed.setdefault("provider", [list(DEFAULT_SCRIPT)])
+    first = next(iter(provider.values())) if isinstance(provider, dict) else provider
+    option: dict[str, Any] = {"retries": 1, "retry_delay_ms": 100}
     match point:
         case "before_status":
             first[0].insert(0, {"wait_ms": 50})
@@ -152,12 +188,12 @@ def _cancel_point(scenario: dict[str, Any], point: str, expect: dict[str, Any]) 
             _trigger(changed, "after_ms:20")
         case "retry_wait":
             first[0] = [{"status": 503}]
-            changed["options"] = {"A": {"retries": 1, "retry_delay_ms": 100}}
+            changed["options"] = {next(iter(provider)): option} if isinstance(provider, dict) else option
             _trigger(changed, "retry_wait")
         case "while_switching":
             first[0] = [{"status": 503}]
             _trigger(changed, "switching")
-        case _ if point.startswith("chunk:"):
+        case _ if point.startswith(("chunk:", "after_ms:", "tool_started", "tool_returned")):
             _trigger(changed, point)
         case _:
             raise UnknownWordError(f"cancel point {point!r}")
@@ -167,7 +203,10 @@ def _cancel_point(scenario: dict[str, Any], point: str, expect: dict[str, Any]) 
 def _splits(scenario: dict[str, Any], how: str, expect: dict[str, Any]) -> list[Way]:
     if how != "every position":
         raise UnknownWordError(f"split {how!r}")
-    text = "".join("".join(part.get("text", ())) for part in scenario["provider"][0])
+    script = scenario["provider"]
+    if isinstance(script, dict):
+        raise UnknownWordError("split with more than one provider")
+    text = "".join("".join(part.get("text", ())) for part in script[0])
     found = []
     for at in range(1, len(text)):
         changed = copy.deepcopy(scenario)

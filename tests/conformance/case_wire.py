@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from case_agents import Toolbox, UnknownWordError, check_known, model_agent
-from micdrop_agent import EndCallRequested, Message, ProviderError, ToolCall
+from case_accept import agrees, failure_differs
+from case_agents import check_known, class_of, model_agent
+from case_tools import Toolbox
+from micdrop_agent import EndCallRequested, Message, ToolCall
 from micdrop_agent.events import AnswerFailed, AnswerSkipped
 from micdrop_agent.testing import ScriptedProvider, run_virtual, wire_script
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from micdrop_agent import Agent
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
 OUTCOMES = {"answered": "completed", "failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
 _EXPECT = {
     "outcome", "spoken", "assistant", "tool_calls", "failure", "requests", "connection", "within_ms", "metadata",
-    "never_spoken", "chunks_non_empty", "request_headers", "first_chunk_within_ms", "events", "history_arguments", "options",
+    "never_spoken", "chunks_non_empty", "request_headers", "first_chunk_within_ms", "events", "history_arguments",
+    "options", "variants", "open_question", "note", "active_after", "tool_runs", "must_not",
 }  # fmt: skip
 
 
@@ -31,9 +36,8 @@ def run_wire_case(folder: Path, backend: Backend) -> list[str]:
     expect = json.loads((folder / "expect.json").read_text("utf-8"))
     turns = expect.get("turns", [expect])
     if "turns" in expect:
-        check_known(expect, {"turns"}, "expect")
-    if "providers" in wire:
-        raise UnknownWordError("wire.json with providers")
+        check_known(expect, {"turns", "options", "open_question", "note"}, "expect")
+        turns = [{**turn, "options": {**expect.get("options", {}), **turn.get("options", {})}} for turn in turns]
     return run_virtual(backend, _WireCase(folder, wire, turns).play)
 
 
@@ -41,24 +45,49 @@ class _WireCase:
     def __init__(self, folder: Path, wire: dict[str, Any], turns: list[dict[str, Any]]) -> None:
         for turn in turns:
             check_known(turn, _EXPECT, "expect")
-        self.wire = wire
+        self.wires: dict[str, dict[str, Any]] = wire.get("providers", {"provider": wire})
+        self.fallback = "providers" in wire
+        if self.fallback:
+            check_known(wire, {"providers"}, "wire.json")
         self.turns = turns
         self.read = lambda name: (folder / name).read_bytes()
         self.problems: list[str] = []
+        self.toolbox = Toolbox()
+        self.options: dict[str, Any] = {}
+        for turn in turns:
+            self.options |= turn.get("options", {})
 
     async def play(self) -> list[str]:
-        toolbox = Toolbox()
-        options: dict[str, Any] = {}
-        for turn in self.turns:
-            options |= turn.get("options", {})
-        async with ScriptedProvider(wire_script(self.wire, self.read)) as provider:
-            agent = model_agent(
-                self.wire["protocol"], provider, options=options, tools=toolbox.standard(), raise_on_failure=False
-            )
+        scripts = {f"{name.lower()}.test": wire_script(wire, self.read) for name, wire in self.wires.items()}
+        async with ScriptedProvider(scripts) as provider:
+            agent = self._supervisor(provider) if self.fallback else self._member("provider", provider)
             async with agent:
                 for turn in self.turns:
-                    await _Turn(self, agent, provider, toolbox, turn).play()
+                    await _Turn(self, agent, provider, self.toolbox, turn).play()
         return self.problems
+
+    def _member(self, name: str, provider: ScriptedProvider) -> Agent:
+        protocol = self.wires[name].get("protocol", "chat")
+        options = {word: value for word, value in self.options.items() if word not in {*self.wires, "after_partial"}}
+        return model_agent(
+            protocol,
+            provider,
+            host=f"{name.lower()}.test",
+            options={**options, **self.options.get(name, {})},
+            tools=self.toolbox.standard(),
+            raise_on_failure=False,
+        )
+
+    def _supervisor(self, provider: ScriptedProvider) -> Agent:
+        more = {"after_partial": self.options["after_partial"]} if "after_partial" in self.options else {}
+        agent: Agent = class_of("fallback")(
+            [partial(self._member, name, provider) for name in self.wires],
+            names=list(self.wires),
+            first_chunk_timeout=self.options.get("timeout_ms", 2000) / 1000,
+            raise_on_failure=False,
+            **more,
+        )
+        return agent
 
 
 class _Turn:
@@ -72,7 +101,7 @@ class _Turn:
         self.log: list[str] = []
 
     def same(self, what: str, seen: Any, wanted: Any) -> None:
-        if seen != wanted:
+        if not agrees(seen, wanted):
             self.case.problems.append(f"{what}: seen {seen!r}, wanted {wanted!r}")
 
     def require(self, holds: bool, what: str) -> None:
@@ -107,10 +136,28 @@ class _Turn:
 
     def check(self) -> None:
         for name, wanted in self.expect.items():
-            getattr(self, f"_check_{name}")(wanted)
+            self._check(name, wanted)
 
-    def _check_outcome(self, wanted: str) -> None:
-        self.same("outcome", self.result.status, OUTCOMES[wanted])
+    def _check(self, name: str, wanted: Any) -> None:
+        check: Callable[[Any], None] | None = getattr(self, f"_check_{name}", None)
+        if check is not None:
+            check(wanted)
+
+    def _check_variants(self, wanted: dict[str, dict[str, Any]]) -> None:
+        """Decisions that the case leaves open: one of them must be the one taken."""
+        before = self.case.problems
+        found: list[list[str]] = []
+        for words, expect in wanted.items():
+            check_known(expect, _EXPECT, f"variant {words!r}")
+            self.case.problems = []
+            for name, value in expect.items():
+                self._check(name, value)
+            found.append([f"{words}: {problem}" for problem in self.case.problems])
+        self.case.problems = before + ([] if [] in found else [problem for part in found for problem in part])
+
+    def _check_outcome(self, wanted: str | list[str]) -> None:
+        words = [wanted] if isinstance(wanted, str) else wanted
+        self.same("outcome", self.result.status, [OUTCOMES[word] for word in words])
 
     def _check_spoken(self, wanted: str) -> None:
         self.same("spoken", "".join(self.chunks), wanted)
@@ -137,22 +184,28 @@ class _Turn:
         # Tools of one response run at the same time: only the order of the stored calls is certain.
         self.same("tools run", sorted(run, key=repr), sorted(plain, key=repr))
 
-    def _check_failure(self, wanted: dict[str, Any]) -> None:
-        check_known(wanted, {"kind", "retryable", "text_sent"}, "failure")
-        error = self.result.error
-        if not isinstance(error, ProviderError):
-            self.same("failure", error, wanted)
-            return
-        for name, value in wanted.items():
-            self.same(f"failure.{name}", getattr(error, name), value)
+    def _check_failure(self, wanted: Any) -> None:
+        for one in wanted if isinstance(wanted, list) else [wanted or {}]:
+            check_known(one, {"kind", "retryable", "text_sent"}, "failure")
+        self.case.problems += failure_differs(self.result.error, wanted)
 
     def _check_requests(self, wanted: Any) -> None:
-        seen = len(self.provider.requests) - self.first_request
-        if isinstance(wanted, dict):
-            check_known(wanted, {"max"}, "requests")
-            self.require(seen <= wanted["max"], f"requests: {seen}, at most {wanted['max']}")
+        requests = self.provider.requests[self.first_request :]
+        if isinstance(wanted, dict) and not set(wanted) <= {"min", "max"}:
+            for name, count in wanted.items():
+                self.same(f"requests to {name}", sum(r.host == f"{name.lower()}.test" for r in requests), count)
         else:
-            self.same("requests", seen, wanted)
+            self.same("requests", len(requests), wanted)
+
+    def _check_active_after(self, wanted: str) -> None:
+        self.same("active child", getattr(self.agent, "active_name", None), wanted)
+
+    def _check_tool_runs(self, wanted: dict[str, int]) -> None:
+        runs = [name for name, _ in self.toolbox.runs[self.first_run :]]
+        self.same("tool runs", {name: runs.count(name) for name in wanted}, wanted)
+
+    def _check_must_not(self, wanted: list[str]) -> None:
+        self._check_never_spoken([words.strip("'") for words in wanted])
 
     def _check_connection(self, wanted: str) -> None:
         states = {
@@ -205,9 +258,6 @@ class _Turn:
                 self.require(
                     isinstance(text, str) and isinstance(json.loads(text or "null"), dict), f"arguments sent: {text!r}"
                 )
-
-    def _check_options(self, wanted: dict[str, Any]) -> None:
-        """Options of the run, not an expectation."""
 
 
 def _sent_arguments(body: dict[str, Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,37 +11,16 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from case_agents import Toolbox, UnknownWordError, class_of, model_agent
+from case_agents import class_of, model_agent
+from case_script import DEFAULT_SCRIPT, fallback_options, lists_of, script_parts, tools_used
+from case_tools import Toolbox
 from micdrop_agent import wire
 from micdrop_agent.events import EVENT_TYPES
-from micdrop_agent.testing import ScriptedProvider, parts
+from micdrop_agent.testing import ScriptedProvider, parts, say
 
 if TYPE_CHECKING:
     from micdrop_agent import Agent, Answer, AnswerResult
     from micdrop_agent.testing import ReceivedRequest, Reply
-
-DEFAULT_SCRIPT: list[Any] = [{"text": ["We open "]}, {"after_ms": 20}, {"text": ["at nine."]}, {"end": True}]
-"""What the provider says when a scenario has no script."""
-
-PROVIDER_WORDS = frozenset(
-    [
-        "text",
-        "tool",
-        "args",
-        "id",
-        "raw_delta",
-        "finish",
-        "after_ms",
-        "wait_ms",
-        "buffered",
-        "silence",
-        "cut",
-        "status",
-        "end",
-        "if_tools_offered",
-        "else",
-    ]
-)
 
 
 @attrs.define(eq=False)
@@ -76,59 +56,63 @@ class World:
     facts: dict[str, Any] = attrs.Factory(dict)
     histories: list[list[dict[str, Any]]] = attrs.Factory(list)
     """The conversation at the moment of each request."""
+    slow: dict[str, float] = attrs.Factory(dict)
+    """Seconds that the consumer of an answer takes for each chunk."""
     changed: anyio.Event = attrs.Factory(anyio.Event)
-    own_scripts: list[list[Any]] | None = None
-    own_from: int = 0
+    own_scripts: list[list[Any]] | dict[str, list[list[Any]]] | None = None
+    own_from: dict[str, int] = attrs.Factory(dict)
+    """How many requests each host had got when they came."""
 
     # -- provider
 
     def make_provider(self) -> ScriptedProvider:
         script = self.settings.get("provider", self.scenario.get("provider"))
-        if isinstance(script, dict):
-            self.provider = ScriptedProvider(
-                {f"{name.lower()}.test": partial(self._pick, lists) for name, lists in script.items()}
-            )
+        if names := self.hosts():
+            lists = script if isinstance(script, dict) else {}
+            self.provider = ScriptedProvider({f"{name.lower()}.test": self._script(lists.get(name)) for name in names})
         else:
-            self.provider = ScriptedProvider(partial(self._pick, script if script is not None else [DEFAULT_SCRIPT]))
+            self.provider = ScriptedProvider(self._script(script))
         self.provider.on_request = self._on_request
         return self.provider
 
-    def _pick(self, lists: list[list[Any]], request: ReceivedRequest) -> Reply:
+    def _script(self, lists: list[list[Any]] | None) -> Any:
+        repeat = self.scenario.get("after", self.scenario["expect"].get("after")) == "repeat_last"
+        return partial(self._pick, [DEFAULT_SCRIPT] if lists is None else lists, repeat or lists is None)
+
+    def _pick(self, lists: list[list[Any]], repeat: bool, request: ReceivedRequest) -> Reply:
         number = request.number
         if self.own_scripts is not None:
             # An answer step brought a script of its own: it holds from that answer on.
-            lists, number = self.own_scripts, number - self.own_from
-        script = lists[min(number, len(lists) - 1)]
-        for part in script:
-            if unknown := set(part) - PROVIDER_WORDS:
-                raise UnknownWordError(f"provider words {sorted(unknown)}")
-        return parts(script)
+            own = self.own_scripts
+            if isinstance(own, dict):
+                own = own.get(request.host.partition(".")[0].upper(), [])
+            lists, number = own, number - self.own_from.get(request.host, 0)
+        if number < len(lists):
+            return parts(script_parts(lists[number]))
+        return parts(script_parts(lists[-1])) if repeat and lists else say("Okay.")
+
+    def bring_scripts(self, script: Any) -> None:
+        """From now on the provider plays this: the parts of one response, a list per request, or one for each child."""
+        if isinstance(script, dict):
+            self.own_scripts = {name: lists_of(lists) for name, lists in script.items()}
+        else:
+            self.own_scripts = lists_of(script)
+        self.own_from = dict(Counter(request.host for request in self.provider.requests))
 
     def _on_request(self, request: ReceivedRequest) -> None:
         self.note("request", request.host)
         self.histories.append(wire.dump(self.agent.conversation))
 
     def hosts(self) -> list[str]:
-        script = self.settings.get("provider", self.scenario.get("provider"))
-        return list(script) if isinstance(script, dict) else []
+        """The names of the supervisor's children; none if there is one agent."""
+        scripts = [self.settings.get("provider", self.scenario.get("provider"))]
+        scripts += [step.get("provider") for step in self.scenario["steps"]]
+        return list(next((script for script in scripts if isinstance(script, dict)), {}))
 
     # -- agent
 
     def make_agent(self) -> Agent:
-        options: dict[str, Any] = dict(self.scenario.get("options", {}))
-        for step in self.scenario["steps"]:
-            options |= step.get("options", {})
-        options |= self.settings.get("options", {})
-        if not self.hosts():
-            self.agent = self._model("provider.test", options)
-        else:
-            factories = [partial(self._child, name, options.get(name, {})) for name in self.hosts()]
-            rest = {name: value for name, value in options.items() if name not in self.hosts()}
-            if unknown := set(rest) - {"after_partial"}:
-                raise UnknownWordError(f"options {sorted(unknown)}")
-            self.agent = class_of("fallback")(
-                factories, names=self.hosts(), first_chunk_timeout=2.0, raise_on_failure=False, **rest
-            )
+        self.agent = self.new_agent()
         self.agent.logger = logging.getLogger(f"case.{id(self)}")
         self.agent.logger.propagate = False
         self.agent.logger.addHandler(_Keep(self.logged))
@@ -136,48 +120,35 @@ class World:
             self.agent.on(kind, self._on_event)
         return self.agent
 
-    def _child(self, name: str, options: dict[str, Any]) -> Agent:
-        return self._model(f"{name.lower()}.test", options)
+    def new_agent(self) -> Agent:
+        """One more agent like the one of the scenario."""
+        options: dict[str, Any] = {**self.scenario["expect"].get("options", {}), **self.scenario.get("options", {})}
+        for step in self.scenario["steps"]:
+            options |= step.get("options", {})
+        options |= self.settings.get("options", {})
+        names = self.hosts()
+        if not names:
+            return self._model("provider.test", options)
+        own, rest = fallback_options(options, names)
+        factories = [partial(self._model, f"{name.lower()}.test", {**rest, **options.get(name, {})}) for name in names]
+        raises = self.settings.get("raise_on_failure", False)
+        agent: Agent = class_of("fallback")(factories, names=names, raise_on_failure=raises, **own)
+        return agent
 
     def _model(self, host: str, options: dict[str, Any]) -> Agent:
-        tools = self.toolbox.standard()
-        tools += [self.toolbox.special(name, spec) for name, spec in self.scenario.get("tools", {}).items()]
-        tools += [self.toolbox.from_given(spec) for spec in self.settings.get("given_tools", ())]
-        names = {tool.name for tool in tools}
-        for wanted in self._tools_used():
-            if wanted not in names | {"end_call", "semantic_turn", "ignore_user_noise"}:
-                tools.append(self.toolbox.special(wanted, {}))
-        more: dict[str, Any] = {"auto_semantic_turn": True, "auto_ignore_user_noise": True} | self.settings.get(
-            "agent", {}
-        )
+        declared = self.scenario.get("tools", {})
+        given = self.settings.get("given_tools", ())
+        taken = {*declared, *(spec["name"] for spec in given)}
+        tools = [tool for tool in self.toolbox.standard() if tool.name not in taken]
+        tools += [self.toolbox.special(name, spec) for name, spec in declared.items()]
+        tools += [self.toolbox.from_given(spec) for spec in given]
+        names = {tool.name for tool in tools} | {"end_call", "semantic_turn", "ignore_user_noise"}
+        tools += [self.toolbox.special(name, {}) for name in tools_used(self.scenario) if name not in names]
+        more: dict[str, Any] = {"auto_semantic_turn": True, "auto_ignore_user_noise": True}
+        more |= self.settings.get("agent", {})
         raises = self.settings.get("raise_on_failure", False)
-        return model_agent(
-            "chat",
-            self.provider,
-            host=host,
-            options=options,
-            tools=tools,
-            extracted=self.extracted.append,
-            raise_on_failure=raises,
-            **more,
-        )
-
-    def _tools_used(self) -> list[str]:
-        found: list[str] = []
-
-        def walk(value: Any) -> None:
-            if isinstance(value, dict):
-                if isinstance(value.get("tool"), str):
-                    found.append(value["tool"])
-                for inner in value.values():
-                    walk(inner)
-            elif isinstance(value, list):
-                for inner in value:
-                    walk(inner)
-
-        walk(self.scenario.get("provider"))
-        walk(self.scenario["steps"])
-        return list(dict.fromkeys(found))
+        more |= {"tools": tools, "extracted": self.extracted.append, "raise_on_failure": raises}
+        return model_agent("chat", self.provider, host=host, options=options, **more)
 
     # -- seeing
 
@@ -212,6 +183,8 @@ class World:
                 await self.on_chunk(heard)
                 if stop_after is not None and len(heard.chunks) >= stop_after:
                     return
+                if heard.name in self.slow:
+                    await anyio.sleep(self.slow[heard.name])
         except Exception as error:  # noqa: BLE001  # what leaves the iteration is compared
             heard.error = error
         except BaseException:

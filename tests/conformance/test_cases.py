@@ -6,33 +6,32 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from case_agents import class_of
-from case_request import DIALECTS, run_request_case
+from case_request import run_request_case
 from case_run import compare_backends, run_way
 from case_variants import ways
 from case_wire import run_wire_case
+from collect import case_folders, each, read, roots, whole
 from micdrop_agent.testing import BACKENDS
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from case_variants import Way
     from micdrop_agent.testing import Backend
 
-_HERE = Path(__file__).parent.parent / "cases"
+_OURS = Path(__file__).parent.parent / "cases"
+_OWN = Path(__file__).parent / "own_cases"
 
 
-def _strict_provider(folder: Path) -> ModuleType:
+def _strict_provider(given: Path | None) -> ModuleType:
     """The rules of strict providers: those of the folder, or our copy."""
-    path = folder / "strict_provider.py"
-    path = path if path.exists() else _HERE / "strict_provider.py"
-    spec = importlib.util.spec_from_file_location("strict_provider", path)
+    folders = [] if given is None else [given, given / "tools", given.parent / "tools"]
+    path = next((folder / "strict_provider.py" for folder in folders if (folder / "strict_provider.py").exists()), None)
+    spec = importlib.util.spec_from_file_location("strict_provider", path or _OURS / "strict_provider.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -40,56 +39,32 @@ def _strict_provider(folder: Path) -> ModuleType:
     return module
 
 
-def _read(path: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return data
-
-
-def _expected_failure(kind: str) -> list[pytest.MarkDecorator]:
-    if class_of(kind) is not None:
-        return []
-    return [pytest.mark.xfail(strict=True, reason=f"there is no agent for {kind} yet")]
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    root: Path = metafunc.config.option.cases
-    folders = sorted(path for path in root.iterdir() if (path / "case.md").exists() or list(path.glob("*.json")))
-    if not folders:
-        raise pytest.UsageError(f"there are no cases in {root}")
+    folders = case_folders(roots(metafunc.config.option.cases, _OURS, _OWN))
     if "wire_case" in metafunc.fixturenames:
         found = [folder for folder in folders if (folder / "wire.json").exists()]
-        params = [
-            pytest.param(f, id=f.name, marks=_expected_failure(_read(f / "wire.json").get("protocol", "fallback")))
-            for f in found
-        ]
-        metafunc.parametrize("wire_case", params)
+        metafunc.parametrize("wire_case", [pytest.param(folder, id=folder.name) for folder in found])
     if "request_case" in metafunc.fixturenames:
-        params = [param for folder in folders if (folder / "request.json").exists() for param in _requests(folder)]
-        metafunc.parametrize(("request_case", "dialect"), params)
+        found = [folder for folder in folders if (folder / "request.json").exists()]
+        metafunc.parametrize(("request_case", "dialect"), list(each(found, _requests, 2)))
     if "way" in metafunc.fixturenames:
-        params = [param for folder in folders if (folder / "scenario.json").exists() for param in _scenarios(folder)]
-        metafunc.parametrize(("way", "backend"), params)
+        found = [folder for folder in folders if (folder / "scenario.json").exists()]
+        metafunc.parametrize(("way", "backend"), list(each(found, _scenarios, 2)))
 
 
 def _requests(folder: Path) -> list[Any]:
-    case = _read(folder / "request.json")
-    found = []
-    for dialect in case["dialects"]:
-        kind = DIALECTS.get(dialect, ("unknown", {}))[0]
-        marks = _expected_failure(kind) if dialect in DIALECTS else []
-        found.append(pytest.param(case, dialect, id=f"{folder.name}-{dialect}", marks=marks))
-    return found
+    case = read(folder / "request.json")
+    return [pytest.param(case, dialect, id=f"{folder.name}-{dialect}") for dialect in case["dialects"]]
 
 
 def _scenarios(folder: Path) -> list[Any]:
-    scenario = _read(folder / "scenario.json")
-    kind = "fallback" if isinstance(scenario.get("provider"), dict) else "chat"
+    scenario = read(folder / "scenario.json")
     request = folder / "request.json"
-    given_tools = _read(request)["given"]["tools"] if request.exists() else None
+    given_tools = read(request)["given"]["tools"] if request.exists() else None
     if any(step["do"] == "run_all" for step in scenario["steps"]):
-        return [pytest.param((folder, scenario), "all", id=folder.name, marks=_expected_failure("fallback"))]
+        return [pytest.param((folder, scenario), "all", id=folder.name)]
     return [
-        pytest.param(way, backend, id=f"{folder.name}-{way.name}-{backend}", marks=_expected_failure(kind))
+        pytest.param(way, backend, id=f"{folder.name}-{way.name}-{backend}")
         for way in ways(scenario, given_tools)
         for backend in scenario.get("backends", BACKENDS)
     ]
@@ -108,19 +83,15 @@ def test_what_a_provider_sends_is_understood(wire_case: Path, backend: Backend) 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_sent_is_taken_by_a_strict_provider(
-    request_case: dict[str, Any], dialect: str, backend: Backend, strict: ModuleType
+    request_case: Any, dialect: str, backend: Backend, strict: ModuleType
 ) -> None:
-    problems = run_request_case(request_case, dialect, strict, backend)
+    problems = run_request_case(whole(request_case), dialect, strict, backend)
     assert not problems, "\n".join(problems)
 
 
 def test_a_scenario_ends_as_it_must(way: Any, backend: Any, strict: ModuleType) -> None:
-    problems = _all_backends(*way) if backend == "all" else _one(way, backend, strict)
+    problems = _all_backends(*way) if backend == "all" else run_way(whole(way), backend, strict)
     assert not problems, "\n".join(problems)
-
-
-def _one(way: Way, backend: Backend, strict: ModuleType) -> list[str]:
-    return run_way(way, backend, strict)
 
 
 def _all_backends(folder: Path, scenario: dict[str, Any]) -> list[str]:
@@ -129,5 +100,5 @@ def _all_backends(folder: Path, scenario: dict[str, Any]) -> list[str]:
         for pattern in step["cases"].split(","):
             for path in sorted(folder.parent.glob(f"{pattern.strip()}/scenario.json")):
                 if path.parent != folder:
-                    found[path.parent.name] = _read(path)
+                    found[path.parent.name] = read(path)
     return compare_backends(found, scenario["expect"]["equal_across"])

@@ -1,6 +1,6 @@
 """Builds the agents that a vector describes.
 
-``KINDS`` says which kinds of agent exist; a vector that needs another one is an expected failure with that reason.
+``KINDS`` says which kinds of agent exist; a vector that needs another one fails.
 """
 
 from __future__ import annotations
@@ -31,21 +31,16 @@ KINDS = {
 
 
 def class_of(kind: str) -> Any:
-    """The class of a kind; ``None`` if it is not there yet."""
+    """The class of a kind."""
     module, _, name = KINDS[kind].partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):
-        return None
+    return getattr(importlib.import_module(module), name)
 
 
-def missing_kind(options: dict[str, Any]) -> str | None:
-    """The first kind that ``options`` need and that is not there yet."""
-    kind = options["agent"]
-    if kind != "scripted" and class_of(kind) is None:
-        return str(kind)
-    children = (missing_kind(child) for child in options.get("children", ()))
-    return next((kind for kind in children if kind), None)
+def is_of_the_server(vector: dict[str, Any]) -> bool:
+    """Whether a vector shows a call server (frames to the client, speech in and out) and not an agent."""
+    expected = {**vector.get("expected", {}), **vector.get("right", {}).get("expected", {})}
+    of_server = {"frames_to_client", "frames_contain", "frames_last", "no_frame_contains", "close"}
+    return bool(of_server & set(expected)) or vector.get("options", {}).get("agent") == "server"
 
 
 class VectorAgent(Agent):
@@ -116,6 +111,8 @@ class Builder:
         if unknown := set(options) - _KNOWN:
             raise UnknownOperationError(f"options {sorted(unknown)}")
         kind = options["agent"]
+        if kind not in KINDS:
+            raise UnknownOperationError(f"an agent of kind {kind!r}")
         make: Callable[..., Agent] = {
             "scripted": self._scripted,
             "mock": self._mock,

@@ -48,6 +48,8 @@ class Checker:
         self.extracting = "extract" in options or any("extract" in child for child in options.get("children", ()))
         self.fallback = options["agent"] == "fallback"
         self.problems: list[str] = []
+        self.not_checked: list[str] = []
+        """Rules in words that no function here stands for; a report of the run shows them."""
 
     # -- what was seen
 
@@ -75,9 +77,12 @@ class Checker:
             members |= self.right
         for name, wanted in members.items():
             check = MEMBERS.get(name)
-            if check is None:
+            if check is not None:
+                check(self, wanted)
+            elif isinstance(wanted, str) and " " in wanted:
+                self.not_checked.append(f"{name}: {wanted}")
+            else:
                 raise UnknownOperationError(f"member or predicate {name!r} of an expectation")
-            check(self, wanted)
         self._always()
         return self.problems
 
@@ -228,7 +233,8 @@ class Checker:
 
     def check_invariant(self, wanted: str) -> None:
         if not wanted.startswith("concatenated chunks == concatenated assistant contents"):
-            raise UnknownOperationError(f"invariant {wanted!r}")
+            self.not_checked.append(f"invariant: {wanted}")
+            return
         stored = "".join(item["content"] for item in self.conversation if item["role"] == "assistant")
         said = "".join(self.text.values())
         self.same("text said and text stored", said, stored)

@@ -33,6 +33,10 @@ def script_of(lists: list[list[Op]], trace: Trace) -> Any:
     return pick
 
 
+def _call(op: Op) -> tuple[str, str, Any]:
+    return op.get("id", "call1"), op["name"], op.get("arguments", "{}")
+
+
 class _Player:
     def __init__(self, exchange: Exchange, trace: Trace) -> None:
         self.exchange = exchange
@@ -61,15 +65,15 @@ class _Player:
         await self.exchange.end()
 
     async def _failed(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.failed(op["message"]))
+        await self.exchange.send(self.dialect.failed(op.get("message", "scripted failure")))
         await self.exchange.end()
 
     async def _incomplete(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.incomplete(op["reason"]))
+        await self.exchange.send(self.dialect.incomplete(op.get("reason", "max_output_tokens")))
         await self.exchange.end()
 
     async def _error_event(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.error(op["message"]))
+        await self.exchange.send(self.dialect.error(op.get("message", "scripted failure")))
         await self.exchange.end()
 
     async def _eof(self, op: Op) -> None:
@@ -94,9 +98,9 @@ class _Player:
             case "text_done":
                 return dialect.text_done()
             case "tool_call":
-                return dialect.calls([(op["id"], op["name"], op["arguments"])], op.get("content"))
+                return dialect.calls([_call(op)], op.get("content"))
             case "tool_calls":
-                return dialect.calls([(call["id"], call["name"], call["arguments"]) for call in op["calls"]])
+                return dialect.calls([_call(call) for call in op["calls"]], op.get("content"))
             case "chunk":
                 return dialect.raw(op["delta"], op.get("finish"))
             case "refusal":

@@ -60,6 +60,8 @@ class _Run(Steps):
             )
             try:
                 self.agent = builder.agent = builder.build(self.vector["options"])
+            except UnknownOperationError:
+                raise
             except Exception as error:  # noqa: BLE001  # whatever comes is compared
                 trace.construct_error = error
                 trace.results["construct_error"] = str(error)

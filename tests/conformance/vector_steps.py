@@ -41,15 +41,17 @@ class Steps:
     async def step(self, step: Op) -> bool:
         name = step["op"]
         try:
-            await getattr(self, f"_do_{name}", self._unknown)(step)
+            other = self._remembered if name.startswith("remembered_") else self._unknown
+            await getattr(self, f"_do_{name}", other)(step)
         except (AssertionError, UnknownOperationError):
             raise
         except Exception as error:
             if "raises_at" not in self.right:
                 raise
-            nth = sum(
-                1 for other in self.vector["script"][: self.vector["script"].index(step) + 1] if other["op"] == name
-            )
+            script = self.vector["script"]
+            place = next((at for at, other in enumerate(script) if other is step), 0)
+            nth = sum(1 for other in script[: place + 1] if other["op"] == name)
+            # The format says "second add_tool"; what is the only one of its kind has no number.
             self.trace.raised_at = name if nth == 1 else f"{_ORDINALS[nth]} {name}"
             self.trace.results["_raised"] = f"{type(error).__name__}: {error}"
             return False
@@ -147,6 +149,15 @@ class Steps:
         self.trace.note(step="cancel")
         self.agent.cancel()
 
+    async def _do_end_call(self, step: Op) -> None:
+        self.agent.end_call()
+
+    async def _do_skip_answer(self, step: Op) -> None:
+        self.agent.skip_answer()
+
+    async def _do_add_system_message(self, step: Op) -> None:
+        self.agent.add_message("system", step["text"], step.get("metadata"))
+
     async def _do_destroy(self, step: Op) -> None:
         self.trace.note(step="destroy")
         await self.agent.aclose()
@@ -178,8 +189,13 @@ class Steps:
     async def _do_remembered_label(self, step: Op) -> None:
         self.trace.results[step["as"]] = self.builder.label(self.trace.remembered)
 
-    async def _do_remembered_add_assistant_message(self, step: Op) -> None:
-        self.trace.remembered.add_assistant_message(step["text"])
+    async def _remembered(self, step: Op) -> None:
+        """``remembered_<step>``: the step, done to the agent that a tool or hook has remembered."""
+        agent, self.agent = self.agent, self.trace.remembered
+        try:
+            await self.step({**step, "op": step["op"].removeprefix("remembered_")})
+        finally:
+            self.agent = agent
 
 
 def _listed(tool: Any) -> dict[str, Any]:
