@@ -1,8 +1,10 @@
-"""The command ``micdrop-agent``: talk to an agent in a terminal, or from a script.
+"""The command ``micdrop-agent``: talk to an agent in a terminal or from a script, and look into calls.
 
-    arguments ──▶ ChatOptions ──▶ make_agent ──▶ Session ──▶ Screen (text: stdout, all else: stderr)
+    arguments ──▶ parse ──▶ ChatOptions ─────▶ Session ──▶ Screen (text: stdout, all else: stderr)
+                      └───▶ DemoOptions, ShowOptions, DoctorOptions, CompletionOptions ──▶ stdout
 
-Exit codes: 0; 1 with one line on stderr when something failed; 2 on bad usage.
+Exit codes: 0; 1 with one line on stderr when something failed; 2 on bad usage. A command loads only
+what it needs itself.
 """
 
 from __future__ import annotations
@@ -12,13 +14,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from micdrop_agent.cli._options import PROGRAM, UsageError, parse
+from micdrop_agent.cli._options import (
+    ChatOptions,
+    CompletionOptions,
+    DemoOptions,
+    DoctorOptions,
+    ShowOptions,
+    UsageError,
+    parse,
+)
 from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from micdrop_agent.cli._options import ChatOptions
+    from micdrop_agent.cli._options import Backend, Options
 
 __all__ = ["main"]
 
@@ -38,38 +48,93 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # An answer's failure reaches the user as one line; the library's own log record of it would
     # be a second one, which logging prints by itself when nobody has set it up.
     logging.getLogger("micdrop_agent").addHandler(logging.NullHandler())
-    options = parse(arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             cast("Any", stream).reconfigure(errors="replace")
     try:
-        return _run(options)
-    except UsageError as error:
-        return _complain(error, BAD_USAGE)
-    except BrokenPipeError:
-        # The reader of our text is gone (``| head``): nothing to say, and nothing to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except KeyboardInterrupt:  # before the session took the signal over
-        return _complain(MicdropError("interrupted"), FAILED)
-    except (MicdropError, OSError) as error:
-        return _complain(error, FAILED)
+        code = _run(parse(arguments))
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
+        failed = _told(_lone(raised))
+        if failed is None:
+            raise
+        return failed
+    return code
 
 
-def _run(options: ChatOptions) -> int:
+def _run(options: Options) -> int:
+    match options:
+        case ChatOptions():
+            from micdrop_agent.cli._session import chat
+
+            return _in_loop(options.backend, chat, options)
+        case DemoOptions():
+            from micdrop_agent.cli._demo import failover
+
+            return _in_loop(options.backend, failover, options)
+        case ShowOptions():
+            from micdrop_agent.cli._show import show
+
+            return _in_loop("asyncio", show, options)
+        case DoctorOptions():
+            from micdrop_agent.cli._doctor import doctor
+
+            return _in_loop(options.backend, doctor, options)
+        case CompletionOptions():
+            from micdrop_agent.cli._completion import script
+
+            print(script(options.shell))
+            return 0
+
+
+def _in_loop(backend: Backend, command: Callable[..., Awaitable[int]], options: Options) -> int:
     import importlib.util
 
-    if options.backend == "trio" and importlib.util.find_spec("trio") is None:
+    if backend == "trio" and importlib.util.find_spec("trio") is None:
         raise MicdropError('Trio is not installed; run: pip install "micdrop-agent[trio]"')
     import anyio
 
-    from micdrop_agent.cli._session import chat
+    return anyio.run(command, options, backend=backend)
 
-    return anyio.run(chat, options, backend=options.backend)
+
+def _lone(error: BaseException) -> BaseException:
+    """What the groups around a single error hold (a host of several task groups hands them on)."""
+    while isinstance(error, BaseExceptionGroup):
+        inner: Sequence[BaseException] = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        if len(inner) != 1:
+            break
+        error = inner[0]
+    return error
+
+
+def _told(error: BaseException) -> int | None:
+    """Tell the user of ``error``; the exit code, or ``None`` for a bug of ours."""
+    match error:
+        case UsageError():
+            return _complain(error, BAD_USAGE)
+        case BrokenPipeError():
+            _give_up_stdout()  # its reader is gone (``| head``): there is nothing to say
+            return FAILED
+        case KeyboardInterrupt():
+            return _complain(MicdropError("interrupted"), FAILED)
+        case MicdropError() | OSError():
+            return _complain(error, FAILED)
+        case _:
+            return None
 
 
 def _complain(error: Exception, code: int) -> int:
+    from micdrop_agent.cli._parser import PROGRAM
     from micdrop_agent.cli._screen import one_line
 
     print(f"{PROGRAM}: error: {one_line(str(error))}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk: what could not be written is still there, and would be tried again at exit
+        _give_up_stdout()
     return code
+
+
+def _give_up_stdout() -> None:
+    """Let nothing be flushed to the real stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

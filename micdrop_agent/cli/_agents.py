@@ -1,55 +1,115 @@
-"""The agent that the options ask for."""
+"""The agents that the options ask for."""
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.cli._options import UsageError
-from micdrop_agent.errors import MicdropError
+from micdrop_agent.cli._spec import KEYS
+from micdrop_agent.errors import MicdropError, ProviderError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from micdrop_agent.agent import Agent
-    from micdrop_agent.cli._options import ChatOptions
+    from micdrop_agent.cli._spec import AgentSpec
 
-__all__ = ["make_agent"]
+__all__ = ["make_agent", "make_chain"]
 
 
-def make_agent(options: ChatOptions) -> Agent:
-    """Make the agent; only its own module is loaded.
+def make_chain(
+    specs: Sequence[AgentSpec], *, prompt: str, first_chunk_timeout: float | None, note: Callable[[str], object]
+) -> Agent:
+    """Make the agent that answers with the first of ``specs`` that can.
+
+    One that cannot even be made (no key, not installed) is left out with a note, if another can.
+
+    Args:
+        specs: At least one.
+        prompt: The system prompt of all of them.
+        first_chunk_timeout: Seconds to the first chunk before the next one is asked; ``None``: the
+            agents' own clocks, which give a model on this machine more time than a hosted one.
+        note: Tells the user.
+
+    Raises:
+        MicdropError: None can be made; the error is the one of the first.
+        UsageError: An option has a value that an agent refuses.
+    """
+    usable: list[AgentSpec] = []
+    problems: list[MicdropError] = []
+    alone: Agent | None = None
+    for spec in specs:
+        try:
+            alone = make_agent(spec, prompt=prompt)
+        except MicdropError as error:
+            problems.append(error)
+            if len(specs) > 1:
+                note(f"{spec.label} is left out: {error}")
+        else:
+            usable.append(spec)
+    if alone is None:
+        raise problems[0]
+    if len(usable) == 1:
+        return make_agent(usable[0], prompt=prompt) if len(specs) > 1 else alone
+    from micdrop_agent.fallback import FallbackAgent
+
+    return FallbackAgent(
+        factories=[functools.partial(make_agent, spec, prompt=prompt) for spec in usable],
+        names=_names(usable),
+        first_chunk_timeout=first_chunk_timeout,
+    )
+
+
+def make_agent(spec: AgentSpec, *, prompt: str, **options: Any) -> Agent:
+    """Make one agent; only its own module is loaded.
+
+    Args:
+        spec: Which.
+        prompt: Its system prompt.
+        **options: Options of its class; of no use to an echo.
 
     Raises:
         MicdropError: Something is not installed, a file or a key is missing.
         UsageError: An option has a value that the agent refuses.
     """
     try:
-        return _make(options)
+        return _make(spec, prompt, options)
+    except ProviderError as error:
+        if error.kind != "auth":
+            raise
+        variable = spec.key_variable or KEYS.get(spec.kind)  # in the words of the command line
+        raise ProviderError(
+            f"no API key for {spec.label}: set {variable}, or name another variable: --agent {spec.kind},key=VARIABLE",
+            kind="auth",
+        ) from error
     except (TypeError, ValueError) as error:
         if isinstance(error, MicdropError):
             raise
         raise UsageError(str(error)) from error
 
 
-def _make(options: ChatOptions) -> Agent:
+def _make(spec: AgentSpec, prompt: str, options: dict[str, Any]) -> Agent:
     import micdrop_agent as library
 
-    given: dict[str, Any] = {"system_prompt": options.prompt}
-    match options.agent:
+    given: dict[str, Any] = {"system_prompt": prompt, **options}
+    match spec.kind:
         case "echo":
-            return library.EchoAgent(**given)
+            return library.EchoAgent(system_prompt=prompt)
         case "local":
-            return library.LocalAgent(model_path=options.model, **given)
+            return library.LocalAgent(model_path=spec.model, **given)
         case "chat":
-            return library.ChatAgent(**given, **_server(options))
+            return library.ChatAgent(**given, **_server(spec))
         case "openai":
-            return library.OpenaiAgent(**given, **_server(options))
+            return library.OpenaiAgent(**given, **_server(spec))
         case "mistral":
-            return library.MistralAgent(**given, **_server(options))
+            return library.MistralAgent(**given, **_server(spec))
 
 
-def _server(options: ChatOptions) -> dict[str, Any]:
+def _server(spec: AgentSpec) -> dict[str, Any]:
     """What was given about the server; the rest is the agent's own default."""
-    found = {"model": options.model, "base_url": options.base_url, "api_key": _api_key(options.api_key_env)}
+    found = {"model": spec.model, "base_url": spec.base_url, "api_key": _api_key(spec.key_variable)}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -58,5 +118,14 @@ def _api_key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable)
     if not key:
-        raise MicdropError(f"the environment variable {variable} (--api-key-env) is not set")
+        raise MicdropError(f"the environment variable {variable} is not set, and the API key was to come from it")
     return key
+
+
+def _names(specs: Sequence[AgentSpec]) -> list[str]:
+    """A name for each, different ones."""
+    names: list[str] = []
+    for spec in specs:
+        taken = sum(name.split(" #")[0] == spec.label for name in names)
+        names.append(f"{spec.label} #{taken + 1}" if taken else spec.label)
+    return names

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
-__all__ = ["PROGRAM", "AgentName", "ChatOptions", "UsageError", "parse"]
+    from micdrop_agent.cli._spec import AgentSpec
 
-PROGRAM: Final = "micdrop-agent"
-AgentName = Literal["local", "echo", "chat", "openai", "mistral"]
-AGENTS: Final[tuple[AgentName, ...]] = ("local", "echo", "chat", "openai", "mistral")
+__all__ = [
+    "SYSTEM_PROMPT",
+    "Backend",
+    "ChatOptions",
+    "CompletionOptions",
+    "DemoOptions",
+    "DoctorOptions",
+    "Options",
+    "ShowOptions",
+    "UsageError",
+    "parse",
+]
+
+Backend = Literal["asyncio", "trio"]
 SYSTEM_PROMPT: Final = "You are a helpful voice assistant. Answer in one or two short sentences."
-
-EPILOG: Final = """\
-Without --say it reads the terminal, or one turn per line from a pipe. Ctrl-C while it answers
-interrupts that answer; Ctrl-C or Ctrl-D at the prompt leaves.
-"""
 
 
 class UsageError(Exception):
@@ -32,84 +38,140 @@ class UsageError(Exception):
 class ChatOptions:
     """The arguments of ``micdrop-agent chat``; each attribute is the option of that name."""
 
-    agent: AgentName = "local"
-    model: str | None = None
-    base_url: str | None = None
-    api_key_env: str | None = None
+    agent: AgentSpec
+    fallback: tuple[AgentSpec, ...] = ()
+    first_chunk_timeout: float | None = None
     system_prompt: str | None = None
-    backend: Literal["asyncio", "trio"] = "asyncio"
+    backend: Backend = "asyncio"
     say: tuple[str, ...] = ()
     json: bool = False
     transcript: Path | None = None
     resume: Path | None = None
-
-    @property
-    def prompt(self) -> str:
-        """The system prompt of a conversation that begins here."""
-        return SYSTEM_PROMPT if self.system_prompt is None else self.system_prompt
+    store: Path | None = None
+    call: str | None = None
+    trace: Path | None = None
 
 
-def parse(arguments: Sequence[str] | None) -> ChatOptions:
+@attrs.frozen(kw_only=True)
+class DemoOptions:
+    """The arguments of ``micdrop-agent demo failover``."""
+
+    fault: str
+    timeout: float
+    backend: Backend = "asyncio"
+    trace: Path | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ShowOptions:
+    """The arguments of ``micdrop-agent show``."""
+
+    store: Path
+    call: str | None = None
+    json: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class DoctorOptions:
+    """The arguments of ``micdrop-agent doctor``."""
+
+    agents: tuple[AgentSpec, ...] = ()
+    timeout: float
+    backend: Backend = "asyncio"
+
+
+@attrs.frozen(kw_only=True)
+class CompletionOptions:
+    """The arguments of ``micdrop-agent completion``."""
+
+    shell: Literal["bash", "zsh", "fish"]
+
+
+Options: TypeAlias = ChatOptions | DemoOptions | ShowOptions | DoctorOptions | CompletionOptions
+
+
+def parse(arguments: Sequence[str] | None) -> Options:
     """The options in ``arguments`` (``None``: those of the process).
 
     Raises:
         SystemExit: They are wrong, or ask for help or the version; a message has been printed.
     """
-    parser, chat = _parsers()
-    found = vars(parser.parse_args(arguments))
-    found.pop("command")
+    from micdrop_agent.cli._parser import make_parser
+
+    found = vars(make_parser().parse_args(arguments))
+    command, parser = found.pop("command"), found.pop("parser")
+    try:
+        return _made(command, found)
+    except UsageError as error:
+        used: argparse.ArgumentParser = parser
+        used.error(str(error))
+
+
+def _made(command: str, found: dict[str, Any]) -> Options:
+    match command:
+        case "chat":
+            return _chat(found)
+        case "demo":
+            found.pop("demo")
+            return DemoOptions(**found)
+        case "show":
+            return ShowOptions(**found)
+        case "doctor":
+            found["agents"] = tuple(found["agents"])
+            for agent in found["agents"]:
+                _check(agent)
+            return DoctorOptions(**found)
+        case _:
+            return CompletionOptions(**found)
+
+
+def _chat(found: dict[str, Any]) -> ChatOptions:
+    found["agent"] = _merged(found["agent"], found.pop("model"), found.pop("base_url"), found.pop("api_key_env"))
+    found["fallback"] = tuple(found["fallback"])
     # Bytes of the command line that are no text came in as lone surrogates, which no JSON can carry.
     found["say"] = tuple(text.encode(errors="replace").decode() for text in found["say"])
     options = ChatOptions(**found)
+    for agent in (options.agent, *options.fallback):
+        _check(agent)
     problem = _problem(options)
     if problem is not None:
-        chat.error(problem)
+        raise UsageError(problem)
     return options
+
+
+def _merged(agent: AgentSpec, model: str | None, base_url: str | None, key_variable: str | None) -> AgentSpec:
+    """``agent`` with what options of their own say about it."""
+    for given, has, name in (
+        (model, agent.model, "--model"),
+        (base_url, agent.base_url, "--base-url"),
+        (key_variable, agent.key_variable, "--api-key-env"),
+    ):
+        if given is not None and has is not None:
+            raise UsageError(f"{name} says again what --agent {agent.label} says already")
+    return attrs.evolve(
+        agent,
+        model=agent.model if model is None else model,
+        base_url=agent.base_url if base_url is None else base_url,
+        key_variable=agent.key_variable if key_variable is None else key_variable,
+    )
+
+
+def _check(agent: AgentSpec) -> None:
+    problem = agent.problem()
+    if problem is not None:
+        raise UsageError(problem)
 
 
 def _problem(options: ChatOptions) -> str | None:
     """What does not fit together, if anything."""
-    if options.agent == "chat" and options.base_url is None:
-        return "--agent chat needs --base-url URL (for example http://localhost:11434/v1)"
-    if options.agent == "chat" and options.model is None:
-        return "--agent chat needs --model M, as the server names it"
-    if options.agent in {"local", "echo"}:
-        for value, name in ((options.base_url, "--base-url"), (options.api_key_env, "--api-key-env")):
-            if value is not None:
-                return f"--agent {options.agent} talks to no server and takes no {name}"
-    if options.agent == "echo" and options.model is not None:
-        return "--agent echo has no model and takes no --model"
     if any(not text.strip() for text in options.say):
         return "--say needs a text"
+    if options.call is not None and options.store is None:
+        return "--call names a call in a store: --store FILE is missing"
+    if options.call is not None and not (options.call and options.call.isprintable()):
+        return "--call must be a printable text and not empty"
+    if options.store is not None and options.resume is not None:
+        return "--resume reads a conversation from a file, --store from a database; choose one of them"
+    if options.first_chunk_timeout is not None and not options.fallback:
+        return "--first-chunk-timeout says when to go on to the next agent: --fallback AGENT is missing"
     return None
-
-
-def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="The LLM half of a live voice call, in a terminal.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chat = commands.add_parser(
-        "chat",
-        help="talk to an agent",
-        description="Talk to an agent. Its text goes to stdout, figures and notes to stderr.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = chat.add_argument
-    add("--agent", choices=AGENTS, default="local", help="who answers (default: local, an embedded model)")
-    add("--model", metavar="M", help="the model's name; for --agent local the path of a GGUF file")
-    add("--base-url", metavar="URL", help="the server, up to and with its version (…/v1)")
-    add("--api-key-env", metavar="NAME", help="environment variable that holds the API key")
-    add("--system-prompt", metavar="S", help="first message of the conversation (default: short spoken answers)")
-    add("--backend", choices=("asyncio", "trio"), default="asyncio", help="event loop (default: asyncio)")
-    add("--say", metavar="TEXT", action="append", default=[], help="say this and leave; may be given several times")
-    add("--json", action="store_true", help="print the conversation as wire JSON at the end, and the text to stderr")
-    add("--transcript", metavar="FILE", type=Path, help="save the conversation as wire JSON after each turn")
-    add("--resume", metavar="FILE", type=Path, help="go on with a saved conversation")
-    return parser, chat
-
-
-def _version() -> str:
-    from micdrop_agent import __version__
-
-    return __version__

@@ -12,9 +12,8 @@ import attrs
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["Figures", "Screen", "one_line"]
+__all__ = ["Figures", "Paint", "Screen", "duration", "one_line", "printable"]
 
-DIM: Final = "\x1b[2m"
 RESET: Final = "\x1b[0m"
 # A model's text could otherwise move the cursor or retitle the window.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -22,7 +21,42 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def one_line(text: str) -> str:
     """``text`` on a single line, without control characters."""
-    return _CONTROL.sub("", " ".join(text.split()))
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """``text`` without what could move the cursor; line breaks stay."""
+    return _CONTROL.sub("", text)
+
+
+class Paint:
+    """Colours, where ``stream`` is a terminal that has them and nobody objects (NO_COLOR)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def dim(self, text: str) -> str:
+        """What matters less."""
+        return self._paint(text, 2)
+
+    def bold(self, text: str) -> str:
+        """What matters more."""
+        return self._paint(text, 1)
+
+    def green(self, text: str) -> str:
+        """What is well."""
+        return self._paint(text, 32)
+
+    def yellow(self, text: str) -> str:
+        """What changed, or is missing."""
+        return self._paint(text, 33)
+
+    def red(self, text: str) -> str:
+        """What failed."""
+        return self._paint(text, 31)
+
+    def _paint(self, text: str, code: int) -> str:
+        return f"\x1b[{code}m{text}{RESET}" if self._on and text else text
 
 
 @attrs.frozen(kw_only=True)
@@ -41,14 +75,15 @@ class Figures:
 
     def __str__(self) -> str:
         if self.first is None:
-            return f"no text · total {_seconds(self.total)}"
+            return f"no text · total {duration(self.total)}"
         # The rate is that of the stream itself: the wait for its beginning has its own figure.
         streamed = self.total - self.first
         rate = f", {(self.chunks - 1) / streamed:.0f}/s" if self.chunks > 1 and streamed > 0 else ""
-        return f"first chunk {_seconds(self.first)} · total {_seconds(self.total)} · {_count(self.chunks)}{rate}"
+        return f"first chunk {duration(self.first)} · total {duration(self.total)} · {_count(self.chunks)}{rate}"
 
 
-def _seconds(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A duration with the digits that matter."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
@@ -67,19 +102,27 @@ class Screen:
     def __init__(self, *, json_only: bool, prompting: bool) -> None:
         self._text: TextIO = sys.stderr if json_only else sys.stdout
         self._raw = not self._text.isatty()
-        self._dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        # A note in mid-sentence needs a line of its own where both are seen; a pipe keeps the sentence whole.
+        self._shared = json_only or (sys.stdout.isatty() and sys.stderr.isatty())
+        self._paint = Paint(sys.stderr)
         self._prompting = prompting
+        self._at_prompt = False
         self._open_line = False
 
     def prompt(self) -> None:
         """Ask for the next turn."""
         if self._prompting:
+            self._at_prompt = True
             self._note("you> ", end="")
+
+    def answered(self) -> None:
+        """The person has ended the line at the prompt."""
+        self._at_prompt = False
 
     def chunk(self, text: str) -> None:
         """Show a piece of the answer at once."""
         if text:
-            self._text.write(text if self._raw else _CONTROL.sub("", text))
+            self._text.write(text if self._raw else printable(text))
             self._text.flush()
             self._open_line = not text.endswith("\n")
 
@@ -92,12 +135,19 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Show one dim line about what happened."""
-        self.end_of_text()
+        if self._shared:
+            self.end_of_text()
+        again = self._at_prompt
+        if again:
+            self.new_line()
         self._note(one_line(text), end="\n")
+        if again:
+            self.prompt()
 
     def new_line(self) -> None:
         """Leave the prompt's line."""
-        if self._prompting:
+        if self._at_prompt:
+            self._at_prompt = False
             self._note("", end="\n")
 
     def json(self, text: str) -> None:
@@ -106,5 +156,4 @@ class Screen:
         print(text, flush=True)
 
     def _note(self, text: str, *, end: str) -> None:
-        shown = f"{DIM}{text}{RESET}" if self._dim and text else text
-        print(shown, end=end, file=sys.stderr, flush=True)
+        print(self._paint.dim(text), end=end, file=sys.stderr, flush=True)

