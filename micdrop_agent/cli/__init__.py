@@ -99,11 +99,9 @@ def _in_loop(backend: Backend, command: Callable[..., Awaitable[int]], options: 
 
 def _lone(error: BaseException) -> BaseException:
     """What the groups around a single error hold (a host of several task groups hands them on)."""
-    while isinstance(error, BaseExceptionGroup):
+    if isinstance(error, BaseExceptionGroup):
         inner: Sequence[BaseException] = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        if len(inner) != 1:
-            break
-        error = inner[0]
+        return _lone(inner[0]) if len(inner) == 1 else cast("BaseException", error)
     return error
 
 

@@ -31,6 +31,7 @@ class Kept:
     def __init__(self, file: Path, call: str | None, note: Callable[[str], object]) -> None:
         self._file = file
         self._store = SqliteStore(file)
+        self._named = call is not None
         self._call = _new_id() if call is None else call
         self._note = note
         self._told: str | None = None
@@ -60,8 +61,12 @@ class Kept:
             StoreError: The store cannot be written.
         """
         kept = await agent.attach(self._store, self._call, on_error=self._failed)
-        how = f"goes on; it has {kept.resumed} items" if kept.resumed else "is new"
-        self._note(f"call {self._call} {how} (micdrop-agent show {self._file} {self._call})")
+        if kept.resumed:
+            self._note(f"call {self._call} goes on; it has {kept.resumed} items")
+        elif self._named:
+            self._note(f"call {self._call} is new in {self._file}")
+        else:
+            self._note(f"call {self._call} is new; to go on with it: --store {self._file} --call {self._call}")
 
     def _failed(self, error: Exception) -> None:
         told = str(error)

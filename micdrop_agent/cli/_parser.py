@@ -98,9 +98,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"%(prog)s {_version()}", help="show the version and leave"
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _chat(
-        _command(commands, "chat", "talk to an agent", _CHAT, "Its text goes to stdout, figures and notes to stderr.")
-    )
+    says = "Its text goes to stdout, figures and notes to stderr."
+    usage = f"{PROGRAM} chat [--agent AGENT] [--fallback AGENT ...] [options]"  # all of them would fill the screen
+    _chat(_command(commands, "chat", "talk to an agent", _CHAT, says, usage))
     demo = _command(commands, "demo", "see the library at work, with no key", "")
     demos = demo.add_subparsers(dest="demo", metavar="DEMO", required=True)
     listed = "\n".join(f"  {name:<11} {fault.words}" for name, fault in FAULTS.items())
@@ -112,7 +112,9 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: Any, name: str, what: str, epilog: str, more: str = "") -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, what: str, epilog: str, more: str = "", usage: str | None = None
+) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
@@ -120,6 +122,7 @@ def _command(commands: Any, name: str, what: str, epilog: str, more: str = "") -
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        usage=usage,
     )
     made.set_defaults(parser=made)
     return made
