@@ -4,7 +4,7 @@
     end of response  ──▶ finish() ──▶ all others
 
 Servers agree on little: the index is missing, always 0 or ``None``; id and name come once, with
-every fragment, empty, or as the text ``"null"``; arguments come whole, in pieces, as an object, or
+every fragment, empty, in pieces (the name), or as the text ``"null"``; arguments come whole, in pieces, as an object, or
 not at all; several calls are packed into one chunk; fragments of two calls interleave.
 
 Invariants, pinned in tests/test_provider_assemble.py:
@@ -69,6 +69,18 @@ class _Call:
         text = self.arguments
         # Asked again and again; beyond this length the end of the response will tell.
         return len(text) <= _MAX_PROBE_CHARS and bool(arguments_object(text))
+
+
+    def takes_name(self, name: str, given_id: str) -> bool:
+        """Whether ``name`` is a further piece of this call's name: it has an id and no arguments yet.
+
+        A server that tells calls apart by ids would not leave out that of the next one.
+        """
+        return bool(self.given_id and name and not given_id and not self.pieces and name != self.name)
+
+    def with_more_name(self, name: str) -> str:
+        """The name with one more piece; some servers send all of it so far each time."""
+        return name if name.startswith(self.name) else self.name + name
 
 
 class CallAssembler:
@@ -140,7 +152,7 @@ class CallAssembler:
             call = self._open(index, given_id, name)
         else:
             # An empty or repeated id or name changes nothing; a late one completes.
-            call.name = call.name or name
+            call.name = call.with_more_name(name) if call.takes_name(name, given_id) else call.name or name
             if given_id and not call.given_id:
                 self._name_late(call, given_id)
         self._last = call
@@ -160,6 +172,8 @@ class CallAssembler:
             # One index (mostly 0) for all calls of a response: the id tells them apart.
             return self._by_id(given_id)
         if given_id or not name or not call.name:
+            return call
+        if call not in self._calls[first_new:] and call.takes_name(name, given_id):
             return call
         packed = index is None and call in self._calls[first_new:]
         return None if packed or self._is_new(call, name, arguments) else call

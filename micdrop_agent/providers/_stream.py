@@ -78,8 +78,12 @@ class BodyReader:
         except ProviderError as error:
             translator.failure = translator.failure or error
         else:
+            unharmed = translator.failure is None
             for event in events:
                 translator.feed(event)
+            if unharmed and translator.failure is not None and translator.failure.kind == "protocol":
+                # The last event has no end, and cannot be read: the cut is what went wrong.
+                translator.failure = None
         translator.end()
 
     def _events(self, data: bytes) -> None:
