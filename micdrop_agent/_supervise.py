@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import attrs
 
+from micdrop_agent._failover import Switches, partial, why_final
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._rotation import Rotation
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError
-from micdrop_agent.events import AgentSwitched
-from micdrop_agent.messages import is_blank
 from micdrop_agent.turn import Race
 
 if TYPE_CHECKING:
@@ -75,10 +74,7 @@ class Supervision:
         self.race = Race(self._won)
         self.winner: Try | None = None
         self.failed: list[Attempt] = []
-        self.face = self.order.first
-        """The child that the application takes to be answering."""
-        self.face_error: Exception | None = None
-        self.untold: list[AgentSwitched] = []
+        self.switches = Switches(agent, turn, self.order.first)
         self.restart = False
         """What was said is taken back as soon as the next child says something."""
         self.hedge_at = math.inf
@@ -135,7 +131,7 @@ class Supervision:
         if self.turn.fenced or self.done:
             return
         if self.live:
-            self._announce(self.live[0].slot, self.face_error)
+            self.switches.to(self.live[0].slot, restarted=self.restart)
             return
         while self.order and not self.turn.fenced:
             if self._start(self.order.take()):
@@ -166,14 +162,14 @@ class Supervision:
             self._note(slot, error)
             return False
         if not self.live and not self.turn.fenced:
-            self._announce(slot, self.face_error)
+            self.switches.to(slot, restarted=self.restart)
         if self.turn.fenced:
             return True  # the factory, or a listener of the switch, has cancelled the answer
         assert self._tasks is not None
         now = anyio.current_time()
         turn = self.turn.child(child, self.race, anyio.CancelScope())
         turn.label = slot.key
-        turn.continue_from = None if self.restart else self._partial()
+        turn.continue_from = None if self.restart else partial(self.turn)
         turn.patient = self.turn.patient and not self.order.has_healthy()
         limit = math.inf if agent.first_chunk_timeout is None else now + agent.first_chunk_timeout
         attempt = Try(slot, child, turn, now, limit, self.health.started(slot.key))
@@ -239,8 +235,8 @@ class Supervision:
             self.restart = False
             self.turn.ledger.drop_open()
         self.agent._take_over(attempt.slot)
-        self._announce(attempt.slot, TimeoutError(f"{attempt.slot.key} was faster"))
-        self._tell()
+        self.switches.to(attempt.slot, restarted=False, faster=True)
+        self.switches.tell()
         if turn.continue_from is not None and self._tasks is not None and not turn.fenced:
             self._tasks.start_soon(self._flush_seam, turn)
 
@@ -266,10 +262,10 @@ class Supervision:
     def _failed(self, attempt: Try, error: Exception) -> None:
         final: Exception | None = None
         if attempt is self.winner:
-            final = self._why_final(attempt, error)
+            final = why_final(attempt.turn, error, self.agent.after_partial)
             self.winner = None
             self.race = Race(self._won)
-            self.restart = self.agent.after_partial == "restart" and self._partial() is not None
+            self.restart = self.agent.after_partial == "restart" and partial(self.turn) is not None
         self._lost(attempt, error)
         if final is None:
             self._go_on()
@@ -291,8 +287,7 @@ class Supervision:
         self.turn.facts.attempts.append(self.failed[-1])
         kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
         self.turn.facts.note("failed_attempt", agent=slot.key, error=kind)
-        if slot is self.face:
-            self.face_error = error
+        self.switches.failed(slot, error)
         self.agent._discard(slot)
         bug = not isinstance(error, ProviderError | AllAgentsFailedError)
         self.agent.logger.warning("%s failed: %s", slot.key, error, exc_info=error if bug else None)
@@ -333,41 +328,6 @@ class Supervision:
                 attempt.turn._scope.cancel()
 
     # -- after a failure
-
-    def _partial(self) -> str | None:
-        """What was said of the answer and can be continued; ``None`` if nothing was."""
-        text = self.turn.ledger.open_text
-        return None if is_blank(text) else text
-
-    def _why_final(self, attempt: Try, error: Exception) -> Exception | None:
-        """The error that ends the answer, if the next child may not go on after this one."""
-        if self.turn.facts.ended:
-            return error  # its author ended the stream: nothing can follow
-        if self._partial() is None:
-            return None
-        filtered = isinstance(error, ProviderError) and error.kind == "content_filter"
-        if self.agent.after_partial == "stop" or filtered:
-            return error
-        if self.agent.after_partial == "restart":
-            return None
-        speaker = attempt.turn._speaker()
-        return error if speaker.ran_tool or speaker._in_value() else None
-
-    def _announce(self, slot: Slot, reason: Exception | None) -> None:
-        """Tell that ``slot`` answers now, unless it is known; the chain has no gaps."""
-        if slot is self.face or reason is None:
-            return
-        self.turn.facts.note("switch", old=self.face.key, new=slot.key, restarted=self.restart)
-        self.untold.append(AgentSwitched(self.face.key, slot.key, reason, self.restart))
-        self.face = slot
-        self.agent._active = slot.index
-        self._tell()
-
-    def _tell(self) -> None:
-        """Emit the switches; those within a rival wait until it has won (invariant 9)."""
-        if (self.turn._parent is None or self.turn.claimed) and not self.turn.fenced:
-            events, self.untold = self.untold, []
-            self.turn._emit([*events])
 
     def _next_turn_elsewhere(self) -> None:
         following = self.order.peek()

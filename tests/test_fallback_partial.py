@@ -370,10 +370,10 @@ def test_the_usage_of_all_children_that_spoke_is_summed_and_that_of_a_loser_is_n
 
     async def spend_late(turn: Turn) -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.sleep(2)
+            await anyio.sleep(1)
             turn._add_usage(Usage(input_tokens=1000, output_tokens=1000))
 
-    cast = Cast([spend_late], ["One ", spend(10), 0.1, down()], [spend(5), "two."])
+    cast = Cast([spend_late], ["One ", spend(10), 2.0, down()], [spend(5), "two."])
 
     async def scenario() -> Heard:
         async with cast.agent(hedge_after=0.5) as agent:
