@@ -9,6 +9,7 @@ what it needs itself.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -115,6 +116,8 @@ def _told(error: BaseException) -> int | None:
             return FAILED
         case KeyboardInterrupt():
             return _complain(MicdropError("interrupted"), FAILED)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO, filename=None):
+            return _complain(OSError(f"cannot write the output: {error.strerror}"), FAILED)
         case MicdropError() | OSError():
             return _complain(error, FAILED)
         case _:

@@ -47,7 +47,8 @@ async def failover(options: DemoOptions) -> int:
     """
     paint = Paint(sys.stdout)
     print(f"first server:   {FAULTS[options.fault].words}")
-    print("second server:  is well")
+    repeats = "; going on, it repeats two words, which are not said again" if FAULTS[options.fault].midway else ""
+    print(f"second server:  is well{repeats}")
     print(f"\ncaller:         {QUESTION}", flush=True)
     async with AsyncExitStack() as stack:
         fault = FAULTS[options.fault].parts

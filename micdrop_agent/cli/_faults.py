@@ -25,10 +25,12 @@ class Fault:
     Args:
         words: What the server does, for people.
         parts: What it sends, as the parts of a scripted reply; ``None``: nobody listens there.
+        midway: It has said something before it fails.
     """
 
     words: str
     parts: tuple[Mapping[str, Any], ...] | None
+    midway: bool = False
 
 
 def spoken(*pieces: str) -> tuple[Mapping[str, Any], ...]:
@@ -39,10 +41,10 @@ def spoken(*pieces: str) -> tuple[Mapping[str, Any], ...]:
 _HALF: Final = (*spoken(*PIECES[:2]), {"wait_ms": PACE_MS / 2})
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    "cut": Fault("breaks off in mid-sentence; the second one goes on there", (*_HALF, {"cut": "eof"})),
-    "reset": Fault("the connection is reset in mid-sentence", (*_HALF, {"cut": "reset"})),
-    "error": Fault("says in mid-sentence that it has an error", (*_HALF, {"error": "the model crashed"})),
-    "unfinished": Fault("ends in mid-sentence as if that were all", (*_HALF, {"stop": True})),
+    "cut": Fault("breaks off in mid-sentence; the second one goes on there", (*_HALF, {"cut": "eof"}), midway=True),
+    "reset": Fault("the connection is reset in mid-sentence", (*_HALF, {"cut": "reset"}), midway=True),
+    "error": Fault("says in mid-sentence that it has an error", (*_HALF, {"error": "the model crashed"}), midway=True),
+    "unfinished": Fault("ends in mid-sentence as if that were all", (*_HALF, {"stop": True}), midway=True),
     "tool": Fault("breaks off inside a tool call", ({"tool_begun": "opening_hours"}, {"cut": "reset"})),
     "refuse": Fault("nobody listens on its port", None),
     "500": Fault("answers HTTP 500", ({"status": 500},)),

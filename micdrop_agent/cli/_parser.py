@@ -85,13 +85,20 @@ examples:
 """
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """With room for the names of our options on the line of their help."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The whole command line. The attribute ``parser`` of what it parses is the one of the command."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="The LLM half of a live voice call, in a terminal.",
         epilog=_OVERVIEW,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -120,7 +127,7 @@ def _command(
         help=what,
         description=f"{what[0].upper()}{what[1:]}. {more}".strip(),
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
         usage=usage,
     )

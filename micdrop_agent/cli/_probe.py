@@ -44,7 +44,7 @@ async def probe(spec: AgentSpec, timeout: float) -> Finding:  # noqa: ASYNC109 -
     Raises:
         UsageError: The agent refuses what was given for it.
     """
-    clocks = Timeouts(connect=timeout, first_chunk=timeout, between_chunks=timeout, total=timeout)
+    clocks = Timeouts(connect=timeout, first_chunk=timeout, total=None)
     try:
         seconds = await _first_chunk(spec, clocks)
     except MicdropError as error:
