@@ -22,6 +22,7 @@ __all__ = [
     "State",
     "at_home",
     "call_back",
+    "cancel_soon",
     "cancelled_from_outside",
     "extract",
     "function",
@@ -53,18 +54,27 @@ def cancelled_from_outside() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def cancel_soon(scope: anyio.CancelScope) -> None:
-    """Cancel ``scope``, before any task runs that is not on its way yet.
+def cancel_soon(scope: anyio.CancelScope, streams: Iterable[object] = ()) -> None:
+    """Cancel ``scope`` and hang up ``streams``, before any task runs that is not on its way yet.
 
     A caller waits for this: on asyncio AnyIO describes the cancelling task in words, which costs more
     than the rest of a barge-in, so it is done as the loop's next callback. What a fenced turn still does
     until then has no effect, as with every cancellation that was not delivered yet.
     """
+
+    def release() -> None:
+        for stream in streams:
+            # A hint that not every stream can follow: the server stops at once, closing comes later.
+            hang_up = getattr(stream, "abort", None)
+            if hang_up is not None:
+                hang_up()
+        scope.cancel()
+
     loop: Any = running_loop()
     if loop is None:
-        scope.cancel()
+        release()
     else:
-        loop.call_soon(scope.cancel)
+        loop.call_soon(release)
 
 
 def may_open(agent: Agent, state: State, *, owned: bool) -> None:

@@ -159,9 +159,12 @@ class Step:
             try:
                 stream = await self.provider.open(request)
                 facts.note("headers", number=number)
+                streams = self.turn._answer._streams
+                streams.append(stream)
                 try:
                     await self._read(stream, response)
                 finally:
+                    streams.remove(stream)
                     with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                         await stream.aclose()
             except ProviderError as error:
@@ -170,6 +173,9 @@ class Step:
             finally:
                 late = self._clock.cancel_called and response.finish is None
                 facts.note("response", number=number, **response.facts("timeout" if late else failed))
+                # Not within cancel(): there the caller waits, and the server sees the close first.
+                if self.turn._answer.status == "cancelled":
+                    self.agent._request_cut()
         if self._clock.cancelled_caught and response.finish is None:
             raise ProviderError(
                 f"{self.provider.name} sent nothing useful in time ({response.late})",

@@ -26,7 +26,6 @@ from anyio import AsyncContextManagerMixin
 from micdrop_agent import _checks
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._stream import EventStream
-from micdrop_agent._text import SeamFilter
 from micdrop_agent.answer import Answer
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import MicdropError
@@ -327,6 +326,8 @@ class Agent(AsyncContextManagerMixin, ABC):
         """Hook, generation, and the commit of what was written; as root or as a child."""
         turn._filters = self._text_filters()
         if turn.continue_from is not None:
+            from micdrop_agent._text import SeamFilter
+
             turn._filters += (SeamFilter(turn.continue_from, exact=self._continues_exactly),)
         if self._before is not None and await self._skipped_by_hook(turn):
             return
@@ -357,9 +358,6 @@ class Agent(AsyncContextManagerMixin, ABC):
 
     async def prewarm(self) -> None:
         """Have everything ready for a fast first chunk; does nothing for an agent without I/O."""
-
-    def _was_cancelled(self, answer: Answer, *, running: bool) -> None:
-        """After a barge-in was settled; subclasses may make the next answer fast."""
 
     # -- conversation
 

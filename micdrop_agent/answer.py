@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import ObjectReceiveStream
 
-from micdrop_agent._checks import cancelled_from_outside
+from micdrop_agent._checks import cancel_soon, cancelled_from_outside
 from micdrop_agent._heard import heard_length
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError
 from micdrop_agent.events import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Event,
     )
     from micdrop_agent.messages import Message
+    from micdrop_agent.providers.protocol import ProviderStream
     from micdrop_agent.result import AnswerStatus, EndStatus
 
 __all__ = ["Answer"]
@@ -76,6 +77,8 @@ class Answer(ObjectReceiveStream[str]):
         self._linger: anyio.CancelScope | None = None
         self._outbox, self._inbox = anyio.create_memory_object_stream[str](math.inf)
         self._pending: deque[str] = deque()
+        self._streams: list[ProviderStream] = []
+        """The responses that are being received: a hedge may have two."""
         self._room: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._task_done = False
@@ -263,7 +266,7 @@ class Answer(ObjectReceiveStream[str]):
     def _stop(self, heard: int | str | None, *, keep_unread: bool = False) -> None:
         """Settle everything in one synchronous step; only then cancel the scope."""
         ledger = self._ledger
-        upto = heard_length(heard, ledger.text[: ledger.received])
+        upto = ledger.received if heard is None else heard_length(heard, ledger.text[: ledger.received])
         running = self._status == "running"
         if not running and (self._drained or self._cut) and heard is None:
             self._fence()
@@ -280,13 +283,13 @@ class Answer(ObjectReceiveStream[str]):
         events += ledger.interrupt(upto)
         events += ledger.close_calls()
         if running:
-            self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
-            events += self._end_as("cancelled", text=ledger.text[:upto])
+            now = anyio.current_time()
+            self._turn.facts.note("cancel", now, received=ledger.received, written=ledger.length)
+            events += self._end_as("cancelled", text=ledger.text[:upto], now=now)
         self._pending.clear()
         self._counted = 0
-        self._scope.cancel()
+        cancel_soon(self._scope, self._streams)
         self._agent._hub.emit(*events)
-        self._agent._was_cancelled(self, running=running)
 
     def _fence(self) -> None:
         self._turn.fence()
@@ -320,11 +323,13 @@ class Answer(ObjectReceiveStream[str]):
                 events.append(AnswerSkipped())
         self._agent._hub.emit(*events, *ended)
 
-    def _end_as(self, status: EndStatus, *, text: str, error: Exception | None = None) -> list[Event]:
+    def _end_as(
+        self, status: EndStatus, *, text: str, error: Exception | None = None, now: float | None = None
+    ) -> list[Event]:
         turn = self._turn
         attempts: tuple[Attempt, ...] = tuple(turn.facts.attempts)
         self._status = status
-        now = anyio.current_time()
+        now = anyio.current_time() if now is None else now
         turn.facts.note("end", now, status=status, **({} if error is None else {"error": str(error)}))
         self._agent._log_trace(turn.facts.trace)
         first = turn.facts.first_chunk_at

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Iterable, Sequence
 
-    from micdrop_agent.answer import Answer
     from micdrop_agent.messages import Message
     from micdrop_agent.tools import Tool
     from micdrop_agent.turn import Turn
@@ -278,11 +277,6 @@ class FallbackAgent(Agent):
         child = self.active
         if child is not None:
             await child.prewarm()
-
-    def _was_cancelled(self, answer: Answer, *, running: bool) -> None:
-        child = self.active
-        if child is not None:
-            child._was_cancelled(answer, running=running)
 
     @property
     def logger(self) -> logging.Logger:

@@ -30,6 +30,8 @@ def is_blank(text: str) -> bool:
 
     Source: Micdrop page "Agent (LLM)", ``addMessage``: such a message is ignored.
     """
+    if text[:1].isalnum():  # nearly every text, and quick
+        return False
     return not text or text.isspace() or not "".join(text.split()).strip(_UNSPEAKABLE)
 
 

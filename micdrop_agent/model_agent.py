@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from micdrop_agent._step import Response
     from micdrop_agent.agent import BeforeAnswer
-    from micdrop_agent.answer import Answer
     from micdrop_agent.messages import Item
     from micdrop_agent.options import ExtractJson, ExtractTag
     from micdrop_agent.providers.protocol import Provider
@@ -132,9 +131,9 @@ class ModelAgent(Agent):
         except ProviderError as error:
             self.logger.debug("no spare connection: %s", error)
 
-    def _was_cancelled(self, answer: Answer, *, running: bool) -> None:
-        if running and answer._turn.facts.requests and self._provider_made is not None:
-            # The barge-in costs the connection; the next answer should not wait for a new one.
+    def _request_cut(self) -> None:
+        """A barge-in cost the connection: have another one before the next answer needs it."""
+        if self._state not in {"closing", "closed"}:
             self._spawn(self.prewarm, "micdrop prewarm")
 
     async def _stop_resources(self) -> None:

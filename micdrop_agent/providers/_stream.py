@@ -159,6 +159,11 @@ class HttpStream:
         else:
             self._body.feed(data)
 
+    def abort(self) -> None:
+        """Tell the server at once that nobody listens any more; ``aclose()`` is still needed."""
+        if not self._translator.done:
+            self._response.abort()
+
     async def aclose(self) -> None:
         """See ``ProviderStream.aclose``."""
         if self._translator.done and self._translator.failure is None:
