@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from micdrop_agent.events import MessageAdded, MessageCorrected, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolResult, is_blank
-from micdrop_agent.testing._probe import unpaired
+from micdrop_agent.testing._pairs import unpaired
 
 if TYPE_CHECKING:
     from micdrop_agent.testing._probe import AnswerTrace, Trace

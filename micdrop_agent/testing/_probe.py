@@ -19,7 +19,8 @@ from micdrop_agent.events import (
     MessageAdded,
     MessageCorrected,
 )
-from micdrop_agent.messages import ToolCall, ToolResult
+from micdrop_agent.messages import ToolResult
+from micdrop_agent.testing._pairs import unpaired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -292,14 +293,3 @@ class Probe:
         open_call = unpaired(list(agent.conversation))
         if open_call is not None and not running:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")
-
-
-def unpaired(items: list[Item]) -> ToolCall | None:
-    """The first tool call without exactly one result behind it; ``None`` if every pair is whole."""
-    waiting: list[ToolCall] = []
-    for item in items:
-        if isinstance(item, ToolCall):
-            waiting.append(item)
-        elif isinstance(item, ToolResult):
-            waiting = [call for call in waiting if call.tool_call_id != item.tool_call_id]
-    return waiting[0] if waiting else None

@@ -297,5 +297,4 @@ class ScriptedProvider:
             script = cast("Mapping[str, Script]", script)[request.host]
         if callable(script):
             return cast("Reply", script(request))
-        replies: Sequence[Reply] = script
-        return replies[min(request.number, len(replies) - 1)]
+        return cast("Reply", script[min(request.number, len(script) - 1)])
