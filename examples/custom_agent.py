@@ -109,7 +109,7 @@ async def main() -> None:
     """Show both."""
     await show(EchoAgent(system_prompt="You repeat what you hear."))
     async with ScriptedProvider([model_server]) as provider, provider.listening() as url:
-        await show(CustomAgent(base_url=url, api_key="a-key", system_prompt="You are a helpful assistant."))
+        await show(CustomAgent(base_url=url, api_key="a-key", system_prompt="You work at the desk of a hotel."))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from docs_support import DOCS, Block, blocks_of, run_block
+
+from micdrop_agent.cli._options import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,3 +101,34 @@ def test_each_class_that_the_page_on_micdrop_names_on_our_side_is_public() -> No
     assert {"FallbackAgent", "MessageAdded"} <= named
     public = {name for module in MODULES for name in importlib.import_module(module).__all__}
     assert named <= public
+
+
+COMMANDS = sorted(
+    {line for page in PAGES for line in re.findall(r"^\$ micdrop-agent ([^|>#\n]*)", page.read_text(), re.MULTILINE)}
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_that_the_docs_show_is_one(command: str) -> None:
+    parse(shlex.split(command))
+
+
+def test_the_commands_with_the_echo_agent_run_in_order(tmp_path: Path) -> None:
+    page = (DOCS / "guides" / "command-line.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\$ micdrop-agent (.*(?:echo|show).*)$", page, re.MULTILINE)
+
+    for line in lines:
+        command = [sys.executable, "-W", "error", "-m", "micdrop_agent", *shlex.split(line)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+    assert len(lines) >= 6
+    assert (tmp_path / "trace.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+SESSIONS = re.findall(r"^@nox\.session\S*\ndef (\w+)", (DOCS.parent / "noxfile.py").read_text(), re.MULTILINE)
+
+
+def test_each_nox_session_that_the_docs_name_exists() -> None:
+    named = {name for page in PAGES for name in re.findall(r"nox (?:-R )?-s (\w+)", page.read_text())}
+
+    assert named <= set(SESSIONS)
