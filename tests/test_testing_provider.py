@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from micdrop_agent.testing import BACKENDS, DeadlockError, ScriptedProvider, call_tool, fault, run_virtual, say
+from micdrop_agent.testing import (
+    BACKENDS,
+    DeadlockError,
+    Exchange,
+    ReceivedRequest,
+    ScriptedProvider,
+    call_tool,
+    fault,
+    run_virtual,
+    say,
+)
 
 if TYPE_CHECKING:
     from micdrop_agent.testing import Backend
@@ -152,3 +162,19 @@ def test_an_observer_is_called_after_every_step_and_its_error_comes_out(backend:
 
     with pytest.raises(LookupError, match="observer"):
         run_virtual(backend, scenario, on_step=fail)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_connection_that_is_gone_already_can_be_reset(backend: Backend) -> None:
+    """The client may close in the same tick: the server must not die of it."""
+
+    async def scenario() -> None:
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+            port = listener.extra(anyio.abc.SocketAttribute.local_port)
+            stream = await anyio.connect_tcp("127.0.0.1", port)
+            await stream.aclose()
+            await anyio.sleep(0.01)  # asyncio closes the socket itself a tick later
+            request = ReceivedRequest(0, "127.0.0.1", "/v1/chat/completions", {}, None, 1)
+            await Exchange(request, stream).reset()
+
+    anyio.run(scenario, backend=backend)
