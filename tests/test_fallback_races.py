@@ -259,7 +259,7 @@ def test_a_late_failure_of_a_lost_child_changes_no_health(backend: Backend) -> N
         finally:
             raise down("auth")
 
-    cast = Cast([fail_late], ["b"])
+    cast = Cast([fail_late], ["b", 1.0, "B"])
     health = HealthRegistry()
 
     async def scenario() -> Heard:
@@ -269,6 +269,7 @@ def test_a_late_failure_of_a_lost_child_changes_no_health(backend: Backend) -> N
             return heard
 
     heard = run_virtual(backend, scenario)
+    assert (heard.text, heard.error) == ("bB", None)
     assert heard.result.attempts == ()
     assert {key: child.state for key, child in health.snapshot().items()} == {"a": "closed", "b": "closed"}
     assert health.snapshot()["a"].failures == 0

@@ -349,7 +349,7 @@ def test_a_listener_of_the_registry_may_cancel_the_answer(backend: Backend) -> N
 @both
 def test_the_time_for_the_whole_answer_ends_at_its_first_output(backend: Backend) -> None:
     """``give_up_after`` is over once something was heard: a later switch has the time it needs."""
-    cast = Cast(["One ", 9.0, down()], ["two."])
+    cast = Cast(["One ", 9.0, down()], [1.0, "two."])
 
     async def scenario() -> Heard:
         async with cast.agent(give_up_after=5.0) as agent:
