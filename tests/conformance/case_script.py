@@ -75,13 +75,17 @@ def lists_of(script: list[Any]) -> list[list[Any]]:
 
 
 def tools_used(scenario: dict[str, Any]) -> list[str]:
-    """The names of all tools that a script of the scenario calls."""
+    """The names of all tools that a script of the scenario calls, without those that a step adds."""
     found: list[str] = []
+    added: set[str] = set()
 
     def walk(value: Any) -> None:
         if isinstance(value, dict):
             if isinstance(value.get("tool"), str):
                 found.append(value["tool"])
+            if str(value.get("do", "")).startswith("add_tool"):
+                tool = value.get("tool", value)
+                added.add(value["do"].partition(":")[2] or (tool if isinstance(tool, str) else tool["name"]))
             for inner in value.values():
                 walk(inner)
         elif isinstance(value, list):
@@ -90,7 +94,7 @@ def tools_used(scenario: dict[str, Any]) -> list[str]:
 
     walk(scenario.get("provider"))
     walk(scenario["steps"])
-    return list(dict.fromkeys(found))
+    return [name for name in dict.fromkeys(found) if name not in added]
 
 
 def fallback_options(options: dict[str, Any], names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:

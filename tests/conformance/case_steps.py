@@ -146,8 +146,9 @@ class Host:
         await actions[name](step)
 
     def _add_tool(self, name: str, step: dict[str, Any]) -> None:
-        spec = dict(step.get("tool", {}))
-        name = name or spec.pop("name", None) or step["name"]
+        tool = step.get("tool", {})
+        spec = {} if isinstance(tool, str) else dict(tool)
+        name = name or spec.pop("name", "") or (tool if isinstance(tool, str) else step["name"])
         self.world.agent.add_tool(self.world.toolbox.special(name, spec))
 
     def _cancel(self, step: dict[str, Any]) -> None:
