@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from cli_support import PROMPT, run
+
+from micdrop_agent.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PROMPT = {
-    "role": "system",
-    "content": "You are a helpful voice assistant. Answer in one or two short sentences.",
-}
-
-
-def run(
-    *arguments: str, stdin: str | None = None, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run ``micdrop-agent`` without a terminal."""
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "micdrop_agent", *arguments],
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=clean | (env or {}),
-        timeout=60,
-    )
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -102,15 +82,33 @@ def test_nothing_to_say_is_no_failure() -> None:
         ["chat", "--agent", "local", "--api-key-env", "X"],
         ["chat", "--agent", "echo", "--say", ""],
         ["chat", "--agent", "echo", "--backend", "curio"],
+        ["chat", "--agent", "openai:a", "--model", "b"],
+        ["chat", "--agent", "openai:"],
+        ["chat", "--agent", "echo", "--fallback", "chat:m"],
+        ["chat", "--agent", "echo", "--first-chunk-timeout", "1"],
+        ["chat", "--agent", "echo", "--fallback", "echo", "--first-chunk-timeout", "0"],
+        ["chat", "--agent", "echo", "--call", "a"],
+        ["chat", "--agent", "echo", "--store", "a", "--call", ""],
+        ["chat", "--agent", "echo", "--store", "a", "--resume", "b"],
+        ["chat", "--ag", "echo"],
+        ["demo"],
+        ["demo", "failover", "--fault", "tired"],
+        ["demo", "failover", "--timeout", "nan"],
+        ["show"],
+        ["doctor", "chat:m"],
+        ["doctor", "openai,key=NOT_SET", "--timeout", "-1"],
+        ["completion", "tcsh"],
     ],
 )
-def test_bad_usage_ends_with_2_and_names_the_reason(arguments: list[str]) -> None:
-    done = run(*arguments)
+def test_bad_usage_ends_with_2_and_names_the_reason(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = main(arguments)
+    except SystemExit as left:  # as argparse ends a program
+        code = left.code
+    out, err = capfd.readouterr()
 
-    assert done.returncode == 2
-    assert "error: " in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert (code, out) == (2, "")
+    assert "error: " in err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -207,4 +205,33 @@ def test_a_reader_that_left_is_no_traceback() -> None:
 
 def test_version_and_help_end_with_0() -> None:
     assert run("--version").stdout.startswith("micdrop-agent ")
-    assert run("chat", "--help").returncode == 0
+    for command in ("chat", "demo", "show", "doctor", "completion"):
+        with pytest.raises(SystemExit) as left:
+            main([command, "--help"])
+        assert left.value.code == 0
+
+
+@pytest.mark.parametrize("command", [["show", "no-such-store"], ["completion", "bash"], ["chat", "--agent", "echo"]])
+def test_a_command_loads_only_what_it_needs(command: list[str]) -> None:
+    heavy = {"httpx2", "openai", "trio", "xllamacpp", "httptools", "micdrop_agent.testing", "opentelemetry"}
+    tell = (
+        f"import atexit, sys; atexit.register(lambda: print(sorted({heavy!r} & sys.modules.keys()), file=sys.stderr))"
+    )
+
+    assert run(*command, before=tell).stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["chat --agent echo --say x", "chat --agent echo --json", "show {store}", "completion zsh", "doctor echo"],
+)
+def test_a_full_disk_behind_stdout_is_one_line(command: str, tmp_path: Path) -> None:
+    full = "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)"
+    store = tmp_path / "calls.db"
+    assert main(["chat", "--agent", "echo", "--store", str(store), "--say", "x"]) == 0
+
+    done = run(*command.format(store=store).split(), before=full)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "micdrop-agent: error: cannot write the output: No space left on device"
+    assert "Traceback" not in done.stderr
