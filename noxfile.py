@@ -120,6 +120,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """Random calls for 10 minutes on asyncio, uvloop and Trio; fails on a leak (``-- --seconds 60`` is shorter)."""
+    install(session, "bench", extras="[trio,openai]")
+    session.run("python", "tests/soak/soak.py", *session.posargs)
+
+
+@nox.session
 def gate(session: nox.Session) -> None:
     """Fails when something has become much slower; ratios only, below a minute."""
     install(session, "bench", extras="[trio,openai]")
