@@ -72,11 +72,14 @@ class _Call:
 
 
     def takes_name(self, name: str, given_id: str) -> bool:
-        """Whether ``name`` is a further piece of this call's name: it has an id and no arguments yet.
+        """Whether ``name`` is a further piece of this call's name: it has an id, and its arguments are not all there.
 
         A server that tells calls apart by ids would not leave out that of the next one.
         """
-        return bool(self.given_id and name and not given_id and not self.pieces and name != self.name)
+        if not (self.given_id and name) or given_id or name == self.name:
+            return False
+        text = self.arguments
+        return len(text) <= _MAX_PROBE_CHARS and (not text.strip() or arguments_object(text) is None)
 
     def with_more_name(self, name: str) -> str:
         """The name with one more piece; some servers send all of it so far each time."""
