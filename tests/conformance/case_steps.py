@@ -113,14 +113,14 @@ class Host:
             if action is not None:
                 action()
             else:
-                await self._async_action(name, step)
+                await self._async_action(name, {**step, "ms": int(argument)} if argument.isdigit() else step)
 
     def _sync_action(self, name: str, argument: str, step: dict[str, Any]) -> Callable[[], object] | None:
         agent = self.world.agent
         actions: dict[str, Callable[[], object]] = {
             "user": lambda: agent.add_user_message(argument or step["text"]),
             "cancel": lambda: self._cancel(step),
-            "answer": lambda: self._answer(step),
+            "answer": lambda: self._answer({**step, "as": argument} if argument else step),
             "task.cancel": self._cancel_task,
             "listen": lambda: self._listen(step),
             "add_tool": lambda: self._add_tool(argument, step),

@@ -56,6 +56,12 @@ def case_folders(folders: list[Path]) -> list[Path]:
     return sorted(found, key=lambda folder: (folder.name, folder))
 
 
+def unknown_folders(folders: list[Path]) -> list[Path]:
+    """Folders that describe a case, and have no file that could be played."""
+    described = {path.parent for folder in folders for path in folder.rglob("case.md")}
+    return sorted(folder for folder in described if not any((folder / name).exists() for name in CASE_FILES))
+
+
 def vector_files(folders: list[Path]) -> dict[str, Path]:
     """All vectors, by ``area/name``."""
     found: dict[str, Path] = {}

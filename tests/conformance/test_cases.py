@@ -15,7 +15,7 @@ from case_request import run_request_case
 from case_run import compare_backends, run_way
 from case_variants import ways
 from case_wire import run_wire_case
-from collect import case_folders, each, read, roots, whole
+from collect import case_folders, each, read, roots, unknown_folders, whole
 from micdrop_agent.testing import BACKENDS
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("request_case", "dialect"), list(each(found, _requests, 2)))
     if "way" in metafunc.fixturenames:
         found = [folder for folder in folders if (folder / "scenario.json").exists()]
+        found += unknown_folders(roots(metafunc.config.option.cases, _OURS, _OWN))
         metafunc.parametrize(("way", "backend"), list(each(found, _scenarios, 2)))
 
 
