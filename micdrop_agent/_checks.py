@@ -16,6 +16,7 @@ from micdrop_agent.options import ExtractJson, ExtractTag
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from micdrop_agent._dialogue import Dialogue
     from micdrop_agent.agent import Agent
 
 __all__ = [
@@ -150,7 +151,7 @@ def function(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a function, not {value!r}")
 
 
-def call_back(agent: Agent, callback: Callable[[Any], object], value: Any) -> None:
+def call_back(agent: Dialogue, callback: Callable[[Any], object], value: Any) -> None:
     """Call an extraction callback; its errors are logged, a coroutine runs in the background."""
     try:
         returned = callback(value)
@@ -158,14 +159,15 @@ def call_back(agent: Agent, callback: Callable[[Any], object], value: Any) -> No
         agent.logger.exception("the extract callback raised; the answer goes on")
         return
     if inspect.iscoroutine(returned):
-        if agent._root()._state == "open":
-            agent._spawn(_awaiting(agent, returned), "micdrop extract callback")
+        root = agent._root()
+        if root._state == "open":
+            root._spawn(_awaiting(agent, returned), "micdrop extract callback")
         else:
             returned.close()
             agent.logger.error("the extract callback is async and needs an open agent to run in")
 
 
-def _awaiting(agent: Agent, work: Awaitable[object]) -> Callable[[], Awaitable[None]]:
+def _awaiting(agent: Dialogue, work: Awaitable[object]) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         try:
             await work

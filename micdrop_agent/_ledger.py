@@ -214,7 +214,7 @@ class Ledger:
                 continue
             if segment is open_segment:
                 events += self._store_cut(segment, upto)
-            elif segment.stored is not None and segment.end > upto:
+            elif segment.stored is not None and segment.end > upto and self.record_interrupted:
                 events += self._shorten(segment, upto)
         return events
 

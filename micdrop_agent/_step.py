@@ -89,6 +89,8 @@ class Step:
             try:
                 await self._attempt(response)
             except ProviderError as error:
+                if self.turn.fenced:
+                    raise  # cut by a barge-in: no failure, and nothing to be sent again
                 error.text_sent = self.turn.ledger.length > 0
                 retries += 1
                 if response.outcome.skip or response.outcome.end_call:
@@ -168,7 +170,7 @@ class Step:
                     with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                         await stream.aclose()
             except ProviderError as error:
-                failed = error.kind
+                failed = None if self.turn.fenced else error.kind
                 raise
             finally:
                 late = self._clock.cancel_called and response.finish is None
@@ -215,8 +217,8 @@ class Step:
                     response.said = True
                     # The first chunk goes out before the rest of its burst is handled.
                     await self._drain()
-                    answer = self.turn._answer
-                    if answer._pending and answer._waiting:
+                    pipe = self.turn._answer._pipe
+                    if pipe.pending and pipe.waiting:
                         # Trio runs what is ready in any order: the reader may come after us.
                         await anyio.lowlevel.checkpoint()
             else:
@@ -259,7 +261,7 @@ class Step:
             self.turn._add_usage(event)
         elif isinstance(event, Finish):
             response.finish = event.reason
-            self.turn.facts.finish_reason = event.reason
+            self.turn._add_finish(event.reason)
         return False
 
     def _end_text(self, response: Response) -> None:

@@ -13,7 +13,6 @@ Source: Micdrop page "Agent (LLM)"; where we differ on purpose is in docs/from-m
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -24,32 +23,23 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from micdrop_agent import _checks
+from micdrop_agent._dialogue import Dialogue
 from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._stream import EventStream
 from micdrop_agent.answer import Answer
-from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.events import (
-    AnswerSkipped,
-    EndCallRequested,
     Event,
-    EventHub,
-    MessageAdded,
-    UserMessageCancelled,
 )
-from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
+from micdrop_agent.messages import Message
 from micdrop_agent.options import check_count, check_flag, check_text
-from micdrop_agent.tools import ToolSet, control_tools
+from micdrop_agent.tools import control_tools
 from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterable
     from typing import Self
 
-    from micdrop_agent._text import TextFilter
-    from micdrop_agent.messages import Item, Role
     from micdrop_agent.options import ExtractJson, ExtractTag
-    from micdrop_agent.result import TraceEvent
     from micdrop_agent.store import ConversationStore, KeptCall
     from micdrop_agent.tools import Tool
 
@@ -65,7 +55,7 @@ BeforeAnswer: TypeAlias = Callable[["Agent", Turn], "bool | str | Awaitable[bool
 E_ = TypeVar("E_", bound=Event)
 
 
-class Agent(AsyncContextManagerMixin, ABC):
+class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     """Turns a conversation into text that can be spoken, one answer at a time.
 
     Open it with ``async with``; leaving the block cancels the live answer, waits for its
@@ -119,29 +109,25 @@ class Agent(AsyncContextManagerMixin, ABC):
         check_flag("parallel_tools", parallel_tools)
         if buffer_size is not None:
             check_count("buffer_size", buffer_size, least=0)
+        super().__init__(
+            system_prompt=system_prompt,
+            tools=[
+                *control_tools(
+                    auto_end_call=auto_end_call,
+                    auto_semantic_turn=auto_semantic_turn,
+                    auto_ignore_user_noise=auto_ignore_user_noise,
+                ),
+                *tools,
+            ],
+            extract=extract,
+        )
         self.record_interrupted = record_interrupted
         self.raise_on_failure = raise_on_failure
         self.parallel_tools = parallel_tools
         self.buffer_size = buffer_size
-        self._extract = extract
         self._before = on_before_answer
-        self._logger = logging.getLogger(f"micdrop_agent.{type(self).__name__}")
-        self._system = Message("system", system_prompt)
-        self._conversation = Conversation([self._system])
-        self._conversation._may_replace = self._check_idle
-        control = control_tools(
-            auto_end_call=auto_end_call,
-            auto_semantic_turn=auto_semantic_turn,
-            auto_ignore_user_noise=auto_ignore_user_noise,
-        )
-        self._toolset = ToolSet([*control, *tools])
-        self._hub = EventHub(self, self._logger)
-        self._owner: Agent | None = None
-        self._state: _checks.State = "new"
-        self._home: tuple[int, object] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._background: set[anyio.CancelScope] = set()
-        self._current: Answer | None = None
         self._all_done: anyio.Event | None = None
         self._alive = 0
         self._kept: KeptCall | None = None
@@ -149,6 +135,16 @@ class Agent(AsyncContextManagerMixin, ABC):
         """Called with each answer in the step, and the context, in which it is started."""
 
     # -- life
+
+    if not TYPE_CHECKING:  # type checkers find this mistake by themselves
+
+        def __enter__(self) -> None:
+            raise TypeError(
+                f"an agent is opened with 'async with', not with 'with': async with {type(self).__name__}(…)"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            """Never reached: 'with' fails before."""
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -198,10 +194,14 @@ class Agent(AsyncContextManagerMixin, ABC):
         self._state = "closing" if self._state == "open" else "closed"
         self.logger.debug("closed")
         if self._current is not None:
-            self._current._stop(None, keep_unread=True)
+            self._current._closing()
         for scope in tuple(self._background):
             scope.cancel()
         self._hub.close()
+
+    @property
+    def _closed(self) -> bool:
+        return self._state == "closed"
 
     async def _start(self) -> None:
         """Open resources, in the agent's task group. For subclasses of the library."""
@@ -331,7 +331,18 @@ class Agent(AsyncContextManagerMixin, ABC):
             turn._filters += (SeamFilter(turn.continue_from, exact=self._continues_exactly),)
         if self._before is not None and await self._skipped_by_hook(turn):
             return
-        await self.generate_answer(turn)
+        generating: object = self.generate_answer(turn)
+        if not inspect.isawaitable(generating):
+            raise TypeError(
+                f"{type(self).__name__}.generate_answer must be an 'async def' that writes its text with "
+                f"'await turn.write(text)'; it returned {generating!r} (a 'yield' or a missing 'async'?)"
+            )
+        returned = await generating
+        if returned is not None:
+            raise TypeError(
+                f"{type(self).__name__}.generate_answer returned {returned!r}, which nobody hears; "
+                "write it with 'await turn.write(text)'"
+            )
         turn.commit()
 
     async def _skipped_by_hook(self, turn: Turn) -> bool:
@@ -358,79 +369,6 @@ class Agent(AsyncContextManagerMixin, ABC):
 
     async def prewarm(self) -> None:
         """Have everything ready for a fast first chunk; does nothing for an agent without I/O."""
-
-    # -- conversation
-
-    @property
-    def conversation(self) -> Conversation:
-        """The conversation, the system prompt first; a child has its outermost agent's."""
-        return self._conversation if self._owner is None else self._owner.conversation
-
-    def add_message(self, role: Role, text: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Append a message and emit ``MessageAdded``; a blank text is ignored.
-
-        Raises:
-            ValueError: Unknown role.
-            TypeError: ``text`` is no text.
-
-        Source: Micdrop page "Agent (LLM)", ``addMessage``.
-        """
-        message = Message(role, text, metadata)
-        if not is_blank(text):
-            self._add(message)
-
-    def add_user_message(self, text: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Append what the caller said; see ``add_message``."""
-        self.add_message("user", text, metadata)
-
-    def add_assistant_message(self, text: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Append something that was said outside an answer; see ``add_message``."""
-        self.add_message("assistant", text, metadata)
-
-    def add_tool_message(self, message: ToolCall | ToolResult) -> None:
-        """Append a tool call or a tool result that was made outside an answer.
-
-        Raises:
-            TypeError: It is neither.
-
-        Source: Micdrop page "Agent (LLM)", ``addToolMessage``.
-        """
-        if not isinstance(message, ToolCall | ToolResult):
-            raise TypeError(f"add_tool_message takes a ToolCall or a ToolResult, not {message!r}")
-        self._add(message)
-
-    def _add(self, item: Item) -> None:
-        root = self._root()
-        root._check_thread("adding a message")
-        root._hub.emit(MessageAdded(item, root._conversation._append(item)))
-
-    def cancel_last_user_message(self) -> None:
-        """Take the last user message out, wherever it stands; emits ``UserMessageCancelled``.
-
-        Source: Micdrop page "Agent (LLM)", ``cancelLastUserMessage()``.
-        """
-        root = self._root()
-        root._check_thread("cancel_last_user_message()")
-        conversation = root._conversation
-        for index in range(len(conversation) - 1, -1, -1):
-            item = conversation[index]
-            if isinstance(item, Message) and item.role == "user":
-                conversation._delete(index)
-                root._hub.emit(UserMessageCancelled(item, index))
-                return
-        root._hub.emit(UserMessageCancelled(None))
-
-    def end_call(self) -> None:
-        """Emit ``EndCallRequested`` now. Inside an answer use ``turn.end_call()``."""
-        root = self._root()
-        root._check_thread("end_call()")
-        root._hub.emit(EndCallRequested())
-
-    def skip_answer(self) -> None:
-        """Emit ``AnswerSkipped`` now. Inside an answer use ``turn.skip_answer()``."""
-        root = self._root()
-        root._check_thread("skip_answer()")
-        root._hub.emit(AnswerSkipped())
 
     # -- keeping
 
@@ -472,156 +410,3 @@ class Agent(AsyncContextManagerMixin, ABC):
         """
         if self._kept is not None:
             await self._kept.flush()
-
-    # -- tools
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools, the automatic ones first, then in the order in which they were added."""
-        return tuple(self._toolset)
-
-    def add_tool(self, tool: Tool | Callable[..., Any]) -> None:
-        """Add a tool, or a function that ``@tool`` can wrap.
-
-        Raises:
-            ValueError: There is one of that name already, or the name is bad.
-            TypeError: It is neither, or the function cannot be a tool.
-
-        Source: Micdrop page "Agent (LLM)", ``addTool``.
-        """
-        self._toolset.add(tool)
-
-    def remove_tool(self, name: str) -> None:
-        """Remove a tool by name; an unknown name does nothing."""
-        self._toolset.remove(name)
-
-    def get_tool(self, name: str) -> Tool | None:
-        """The tool of that name; ``None`` if there is none."""
-        return self._toolset.get(name)
-
-    def _offered_tools(self) -> Sequence[Tool]:
-        """What a model of this agent is offered: its own tools, then those shared with it."""
-        own = tuple(self._toolset)
-        if self._owner is None:
-            return own
-        names = {tool.name for tool in own}
-        return own + tuple(tool for tool in self._owner._shared_tools() if tool.name not in names)
-
-    def _shared_tools(self) -> Sequence[Tool]:
-        """What this agent shares with its children: what was added to it and to those around it."""
-        return Agent._offered_tools(self)
-
-    # -- extraction
-
-    def extract(self, text: str) -> tuple[str, dict[str, Any] | None]:
-        """Take the value out of ``text``: the text that is left, and metadata if asked for.
-
-        Calls the callback, as for an answer. Without ``extract`` in the options, or without a
-        value in it, the text comes back as it was.
-
-        Source: Micdrop page "Agent (LLM)", ``extract(message)``.
-        """
-        if self._extract is None:
-            return text, None
-        from micdrop_agent._text import extract_text
-
-        left, found, value = extract_text(text, self._extract)
-        return left, (self._use_value(value) or None) if found else None
-
-    def _text_filters(self) -> tuple[TextFilter, ...]:
-        if self._extract is None:
-            return ()
-        from micdrop_agent._text import ExtractFilter
-
-        return (ExtractFilter(self._extract),)
-
-    def _extracted(self, turn: Turn) -> dict[str, Any]:
-        """Metadata of the value that the filters of ``turn`` found, after they have ended."""
-        if self._extract is None or not turn._filters:
-            return {}
-        extractor: Any = turn._filters[0]
-        if extractor.warning:
-            self.logger.warning("%s", extractor.warning)
-        if not extractor.found:
-            return {}
-        turn.facts.extracted = extractor.value
-        return self._use_value(extractor.value)
-
-    def _use_value(self, value: Any) -> dict[str, Any]:
-        options = self._extract
-        if options is None:
-            return {}
-        if options.callback is not None:
-            _checks.call_back(self, options.callback, value)
-        return {"extracted": value} if options.save_in_metadata else {}
-
-    # -- events
-
-    def on(self, event_type: type[E_], listener: Callable[[E_], object]) -> Callable[[], None]:
-        """Call ``listener(event)`` for each event of that class; returns what removes it.
-
-        Listeners are plain functions, held strongly, called in the order of registration.
-
-        Raises:
-            TypeError: Not an event class, or the listener is a coroutine function.
-        """
-        return self._hub.on(event_type, listener)
-
-    def events(self) -> EventStream:
-        """All events from now on, as an async stream that ends when the agent is closed."""
-        return EventStream(self._hub.inbox())
-
-    @property
-    def logger(self) -> logging.Logger:
-        """Where the agent logs; ``micdrop_agent.<class>`` unless another one is set."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, logger: logging.Logger) -> None:
-        self._logger = logger
-        self._hub.logger = logger
-
-    def _log_trace(self, trace: Sequence[TraceEvent]) -> None:
-        """The course of an answer in one line, at DEBUG; costs nothing when that is off."""
-        if self.logger.isEnabledFor(logging.DEBUG):
-            steps = ", ".join(
-                f"{event.at * 1000:.1f} ms {event.kind}"
-                + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
-                for event in trace
-            )
-            end = trace[-1]
-            self.logger.debug(
-                "answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at}
-            )
-
-    def _log_failure(self, error: Exception) -> None:
-        ours = isinstance(error, MicdropError)
-        extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
-        self.logger.error("the answer failed: %s", error, exc_info=None if ours else error, extra=extra)
-
-    # -- guards
-
-    _continues_exactly = False
-    """Whether its model goes on from the very last character when asked to continue."""
-
-    def _label(self) -> str:
-        """Name of this agent among the children of a ``FallbackAgent``."""
-        model = getattr(self, "model", None)
-        return f"{type(self).__name__}({model})" if isinstance(model, str) else type(self).__name__
-
-    def _system_message(self) -> Message:
-        return self._system
-
-    def _root(self) -> Agent:
-        agent = self
-        while agent._owner is not None:
-            agent = agent._owner
-        return agent
-
-    def _check_thread(self, what: str) -> None:
-        if self._home is not None and self._state != "closed":
-            _checks.at_home(what, self._home)
-
-    def _check_idle(self) -> None:
-        if self.answering:
-            raise RuntimeError("the conversation cannot be replaced while an answer runs; cancel it")

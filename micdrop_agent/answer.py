@@ -13,10 +13,8 @@ Invariants, pinned in tests/test_invariants_*.py:
 
 from __future__ import annotations
 
+import logging
 import math
-from collections import deque
-from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -24,7 +22,8 @@ from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._checks import cancel_soon, cancelled_from_outside
 from micdrop_agent._heard import heard_length
-from micdrop_agent.errors import AllAgentsFailedError, MicdropError
+from micdrop_agent._pipe import Pipe
+from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError
 from micdrop_agent.events import (
     AnswerFailed,
     AnswerFinished,
@@ -52,6 +51,9 @@ CLOSE_TIMEOUT: Final = 0.5
 IDLE_READER: Final = 30.0
 """Seconds without a chunk being read after which the end of the call is announced anyway."""
 
+LEFT_READER: Final = 5.0
+"""The same when every chunk was handed over, but nobody has come to see that it was the last."""
+
 JOIN_TIMEOUT: Final = 0.02
 """Seconds that an answer waits for the one it superseded to close its request."""
 
@@ -75,27 +77,19 @@ class Answer(ObjectReceiveStream[str]):
         self._agent = agent
         self._scope = anyio.CancelScope()
         self._linger: anyio.CancelScope | None = None
-        self._outbox, self._inbox = anyio.create_memory_object_stream[str](math.inf)
-        self._pending: deque[str] = deque()
         self._streams: list[ProviderStream] = []
         """The responses that are being received: a hedge may have two."""
-        self._room: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._task_done = False
         self._task_ended: anyio.Event | None = None
-        self._progress: anyio.Event | None = None
         self._status: AnswerStatus = "running"
         self._result: AnswerResult | None = None
         self._error: Exception | None = None
         self._started_at = anyio.current_time()
-        self._waiting = 0
         self._waiters = 0
-        self._counted = 0
-        self._read = False
-        self._drained = False
-        self._cut = False
         self._turn = Turn(self, agent, prompt=prompt, scope=self._scope)
         self._ledger = self._turn.ledger
+        self._pipe = Pipe(self._ledger.took)
 
     # -- for everybody
 
@@ -127,7 +121,7 @@ class Answer(ObjectReceiveStream[str]):
         it counts as received. Whoever iterates later still gets every chunk.
         """
         self._waiters += 1
-        self._moved()
+        self._pipe.moved()
         try:
             if self._result is None:
                 if self._ended is None:
@@ -137,8 +131,8 @@ class Answer(ObjectReceiveStream[str]):
                 await anyio.lowlevel.checkpoint()
         finally:
             self._waiters -= 1
-        if not self._read:
-            self._count_all()
+        if not self._pipe.read:
+            self._pipe.count_all()
         return self.result
 
     def cancel(self, heard: int | str | None = None) -> None:
@@ -163,26 +157,12 @@ class Answer(ObjectReceiveStream[str]):
             anyio.EndOfStream: The answer has ended, or was cancelled.
             ProviderError: The answer failed; comes after its last good chunk.
         """
-        self._read = True
-        self._waiting += 1
-        try:
-            # The stream carries wake-ups, at least as many as there are chunks in _pending.
-            await self._inbox.receive()
-            while not self._pending and not self._cut:
-                await self._inbox.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            pass
-        except BaseException:
-            # A native asyncio cancellation may lose the item that was just handed over (anyio #536).
-            # The chunk itself is still in _pending; only its wake-up is gone, so there is a new one.
-            if len(self._pending) > self._inbox.statistics().current_buffer_used:
-                self._wake_reader()
-            raise
-        finally:
-            self._waiting -= 1
-        if self._pending and not self._cut:
-            return self._take()
-        return self._end_reached()
+        chunk = await self._pipe.receive()
+        if chunk is not None:
+            return chunk
+        if self._error is not None and self._agent.raise_on_failure and not self._cut:
+            raise self._error
+        raise anyio.EndOfStream
 
     async def aclose(self) -> None:
         """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
@@ -200,66 +180,40 @@ class Answer(ObjectReceiveStream[str]):
         with anyio.move_on_after(seconds):
             await self._task_ended.wait()
 
+    if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
+
+        def __iter__(self) -> None:
+            raise TypeError("an answer is read with 'async for chunk in answer', not with 'for'")
+
+        def __await__(self) -> None:
+            raise TypeError(
+                "answer() returns at once and is not awaited: 'async for chunk in agent.answer()', "
+                "or 'result = await agent.answer().wait()'"
+            )
+
     def __del__(self) -> None:
         # An answer that nobody read to its end is legal; its streams must not warn of it.
-        inbox = getattr(self, "_inbox", None)
-        if inbox is not None:
-            self._outbox.close()
-            inbox.close()
-
-    # -- the consumer's side
-
-    def _take(self) -> str:
-        chunk = self._pending.popleft()
-        if self._counted:
-            self._counted -= 1
-        else:
-            self._ledger.took(chunk)
-        self._moved()
-        return chunk
-
-    def _count_all(self) -> None:
-        """What is pending counts as received (by ``wait()``), and stays there to be read."""
-        for chunk in islice(self._pending, self._counted, None):
-            self._ledger.took(chunk)
-        self._counted = len(self._pending)
-        self._moved()
-
-    def _moved(self) -> None:
-        if self._room is not None:
-            self._room.set()
-            self._room = None
-        if self._progress is not None:
-            self._progress.set()
-            self._progress = None
-
-    def _end_reached(self) -> str:
-        if self._cut:
-            raise anyio.EndOfStream
-        self._drained = True
-        self._moved()
-        if self._error is not None and self._agent.raise_on_failure:
-            raise self._error
-        raise anyio.EndOfStream
+        pipe = getattr(self, "_pipe", None)
+        if pipe is not None:
+            pipe.end()
 
     # -- the producer's side
 
-    def _wake_reader(self) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            self._outbox.send_nowait("")  # a closed stream wakes everybody
-
     def _push(self, chunk: str) -> None:
-        self._pending.append(chunk)
-        self._outbox.send_nowait(chunk)
+        self._pipe.push(chunk)
 
     async def _wait_for_room(self, buffer_size: int) -> None:
-        while len(self._pending) - self._counted > buffer_size and not (self._cut or self._turn.fenced):
-            if self._waiters and not self._read:
-                self._count_all()  # nobody iterates: wait() takes the text as a whole
-                return
-            if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
+        if self._waiters and not self._pipe.read:
+            self._pipe.count_all()  # nobody iterates: wait() takes the text as a whole
+        await self._pipe.wait_for_room(buffer_size, self._nobody_waits)
+
+    def _nobody_waits(self) -> bool:
+        """Whether the producer need not wait for a reader: there is none to wait for."""
+        return self._turn.fenced or bool(self._waiters and not self._pipe.read)
+
+    @property
+    def _cut(self) -> bool:
+        return self._pipe.cut
 
     # -- the end, from any side
 
@@ -268,26 +222,22 @@ class Answer(ObjectReceiveStream[str]):
         ledger = self._ledger
         upto = ledger.received if heard is None else heard_length(heard, ledger.text[: ledger.received])
         running = self._status == "running"
-        if not running and (self._drained or self._cut) and heard is None:
+        pipe = self._pipe
+        if not running and heard is None and (pipe.drained or pipe.cut or self._agent._closed):
             self._fence()
             return
-        if not running and keep_unread and not self._read:
+        if not running and keep_unread and not pipe.read:
             self._fence()
             return
         events: list[Event] = []
         self._fence()
-        self._cut = self._cut or not self._drained
-        self._outbox.close()
-        self._inbox.close()
-        self._moved()
+        pipe.cut_off()
         events += ledger.interrupt(upto)
         events += ledger.close_calls()
         if running:
             now = anyio.current_time()
             self._turn.facts.note("cancel", now, received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", text=ledger.text[:upto], now=now)
-        self._pending.clear()
-        self._counted = 0
         cancel_soon(self._scope, self._streams)
         self._agent._hub.emit(*events)
 
@@ -300,7 +250,9 @@ class Answer(ObjectReceiveStream[str]):
         """The generation ended by itself; nothing happens if it was cancelled before."""
         if self._status != "running":
             if error is not None:
-                self._agent.logger.warning("the answer had ended when its task raised", exc_info=error)
+                # A barge-in cuts the connection: what a read says of that is no news.
+                level = logging.DEBUG if isinstance(error, ProviderError) else logging.WARNING
+                self._agent.logger.log(level, "the answer had ended when its task raised", exc_info=error)
             return
         turn, ledger = self._turn, self._ledger
         events: list[Event] = []
@@ -312,16 +264,17 @@ class Answer(ObjectReceiveStream[str]):
             events += ledger.interrupt(ledger.length)
         events += ledger.close_calls('{"error":"no result"}')
         ended = self._end_as(status, text=ledger.text, error=error)
-        self._outbox.close()
-        # What is left is read from _pending. An answer nobody reads ends as garbage in a cycle, where
-        # the stream may be finalized before the answer, and would warn that it was never closed.
-        self._inbox.close()
+        self._pipe.end()
         if error is not None:
             self._agent._log_failure(error)
             events.append(AnswerFailed(error))
             if isinstance(error, AllAgentsFailedError):
                 events.append(AnswerSkipped())
         self._agent._hub.emit(*events, *ended)
+        # In a task of its own: the clean-up of a rival must not hold it up. A listener of the last
+        # event may have cut the answer: then there is nobody to wait for.
+        if turn.facts.ends_call and not turn.fenced:
+            self._agent._spawn(self._announce_end, "micdrop end of call")
 
     def _end_as(
         self, status: EndStatus, *, text: str, error: Exception | None = None, now: float | None = None
@@ -356,9 +309,6 @@ class Answer(ObjectReceiveStream[str]):
         """The answer's task, in the agent's task group. No Exception ever leaves it."""
         try:
             await self._generate(previous)
-            # A listener of its last event may have cut it: then there is nobody to wait for.
-            if self._turn.facts.ends_call and not self._turn.fenced:
-                await self._announce_end()
         except anyio.get_cancelled_exc_class():
             self._stop(None, keep_unread=True)
             # The agent's or the host's own cancellation goes on; a native cancellation of this
@@ -375,7 +325,7 @@ class Answer(ObjectReceiveStream[str]):
         # The try stands outside the scope, which takes its own cancellation out of a group first.
         try:
             with self._scope:
-                if previous is not None and not previous._task_done:
+                if previous is not None and previous._status == "cancelled" and not previous._task_done:
                     await previous._join(JOIN_TIMEOUT)
                 if not self._turn.fenced:  # cancelled before it began: its hook does not even run
                     await self._agent._respond(self._turn)
@@ -390,15 +340,26 @@ class Answer(ObjectReceiveStream[str]):
 
     async def _announce_end(self) -> None:
         """The end of the call is told once the farewell was handed over, to the last chunk."""
+        pipe = self._pipe
         with anyio.CancelScope() as self._linger:
-            while not self._drained and (len(self._pending) > self._counted or self._read or self._waiting):
-                self._progress = anyio.Event()
-                with anyio.move_on_after(IDLE_READER) as idle:
-                    await self._progress.wait()
+            while not (pipe.drained or self._turn.fenced) and (pipe.unread or pipe.read):
+                with anyio.move_on_after(IDLE_READER if pipe.unread else LEFT_READER) as idle:
+                    await pipe.wait_for_progress()
                 if idle.cancelled_caught:
                     break
             # One turn of the loop, so that the reader sees the end before the event comes.
             await anyio.lowlevel.checkpoint()
             await anyio.lowlevel.checkpoint()
-            if not self._turn.fenced:
-                self._agent._hub.emit(EndCallRequested())
+            self._end_call()
+
+    def _end_call(self) -> None:
+        """Tell the end of the call, once, unless the answer was cut."""
+        if self._turn.facts.ends_call and not self._turn.fenced:
+            self._turn.facts.ends_call = False
+            self._agent._hub.emit(EndCallRequested())
+
+    def _closing(self) -> None:
+        """The agent is being closed: what is left of the answer ends with it."""
+        if self._status != "running" and self._pipe.drained:
+            self._end_call()  # due in a moment, which will not come
+        self._stop(None, keep_unread=True)

@@ -338,7 +338,7 @@ class Turn:
         """End the consumer's stream now; generation may go on, but writing is an error."""
         if self.claim():
             self.facts.ended = True
-            self._answer._outbox.close()
+            self._answer._pipe.end()
 
     # -- for the library's own agents
 
@@ -417,6 +417,10 @@ class Turn:
     def _emit(self, events: list[Event]) -> None:
         if events:
             self._answer._agent._hub.emit(*events)
+
+    def _add_finish(self, reason: FinishReason) -> None:
+        if not self._fenced:
+            self.facts.finish_reason = reason
 
     def _add_usage(self, usage: Usage) -> None:
         if not self._fenced:
