@@ -59,6 +59,7 @@ def make_chain(
         factories=[functools.partial(make_agent, spec, prompt=prompt) for spec in usable],
         names=_names(usable),
         first_chunk_timeout=first_chunk_timeout,
+        prebuild=True,  # a local model that is loaded only at the switch makes the caller wait for it
     )
 
 
