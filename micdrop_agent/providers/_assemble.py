@@ -70,7 +70,6 @@ class _Call:
         # Asked again and again; beyond this length the end of the response will tell.
         return len(text) <= _MAX_PROBE_CHARS and bool(arguments_object(text))
 
-
     def takes_name(self, name: str, given_id: str) -> bool:
         """Whether ``name`` is a further piece of this call's name: it has an id, and its arguments are not all there.
 

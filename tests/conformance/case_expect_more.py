@@ -20,11 +20,14 @@ def check_request(checker: Checker, number: int, what: str, wanted: Any) -> None
     if len(requests) < number:
         checker.require(False, f"there is no request {number}")
         return
-    messages = requests[number - 1].body["messages"]
+    body = requests[number - 1].body
+    messages = body["messages"] if "messages" in body else body["input"]
     if what == "roles":
-        checker.same(f"roles of request {number}", [message["role"] for message in messages], wanted)
+        checker.same(
+            f"roles of request {number}", [message.get("role", message.get("type")) for message in messages], wanted
+        )
     elif what == "tools":
-        names = [tool["function"]["name"] for tool in requests[number - 1].body.get("tools", ())]
+        names = [tool.get("function", tool)["name"] for tool in body.get("tools", ())]
         seen: Any = names if isinstance(wanted, list) else bool(names)
         checker.same(f"tools of request {number}", seen, wanted if isinstance(wanted, list) else _offered(wanted))
     else:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.testing import Backend
 
-SCENARIO = {"provider", "steps", "expect", "backends", "options", "tools", "after", "note", "open_question"}
+SCENARIO = {"provider", "steps", "expect", "backends", "options", "tools", "after", "protocol", "note", "open_question"}
 
 
 def run_way(way: Way, backend: Backend, strict: ModuleType) -> list[str]:

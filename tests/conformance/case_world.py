@@ -148,7 +148,10 @@ class World:
         more |= self.settings.get("agent", {})
         raises = self.settings.get("raise_on_failure", False)
         more |= {"tools": tools, "extracted": self.extracted.append, "raise_on_failure": raises}
-        return model_agent("chat", self.provider, host=host, options=options, **more)
+        protocol = self.scenario.get("protocol", "chat")
+        if isinstance(protocol, dict):
+            protocol = protocol.get(host.partition(".")[0].upper(), "chat")
+        return model_agent(protocol, self.provider, host=host, options=options, **more)
 
     # -- seeing
 
