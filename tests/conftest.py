@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 # The suite is imported with --import-mode=importlib, which finds no neighbours by itself.
 sys.path[:0] = [str(_HERE), str(_HERE / "conformance")]
+if importlib.util.find_spec("micdrop_agent") is None:
+    # A fresh checkout, nothing installed: the suite is about the code beside it.
+    sys.path.insert(0, str(_HERE.parent))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
