@@ -323,7 +323,7 @@ class Supervision:
         for attempt in tuple(self.live):
             if now >= attempt.deadline and not self.turn.fenced:
                 key = attempt.slot.key
-                why = f"{key}: no output within {limit}"
+                why = f"no output within {limit}"
                 self._lost(attempt, ProviderError(why, kind="timeout", provider=key, retryable=False))
                 attempt.turn._scope.cancel()
 

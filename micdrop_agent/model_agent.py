@@ -13,6 +13,7 @@ Source: Micdrop page "Agent (LLM)"; DESIGN D4, D5, D8 for the end of a turn.
 from __future__ import annotations
 
 from abc import abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
@@ -135,6 +136,10 @@ class ModelAgent(Agent):
         """A barge-in cost the connection: have another one before the next answer needs it."""
         if self._state not in {"closing", "closed"}:
             self._spawn(self.prewarm, "micdrop prewarm")
+
+    async def _start(self) -> None:
+        # Loaded here rather than in the middle of the first request, where a caller waits for it.
+        import_module("micdrop_agent._text")
 
     async def _stop_resources(self) -> None:
         made, self._provider_made = self._provider_made, None

@@ -142,7 +142,7 @@ async def test_a_store_that_is_missing_closed_or_damaged_says_so(tmp_path: Path)
             await store.calls()
     assert not (tmp_path / "none.db").exists()
     async with SqliteStore(tmp_path / "no" / "folder.db") as store:
-        with pytest.raises(StoreError, match="unable to open"):
+        with pytest.raises(StoreError, match="No such file"):
             await store.calls()
     store = SqliteStore(tmp_path / "calls.db")
     assert "calls.db" in repr(store)
@@ -260,3 +260,11 @@ async def test_a_call_goes_out_and_in_as_json_lines_exactly(tmp_path: Path) -> N
         with pytest.raises(UnknownCallError):
             await store.load("c")
     assert [entry.name for entry in sorted(tmp_path.iterdir())] == ["a.jsonl", "bad", "calls.db", "calls.db-lock"]  # noqa: ASYNC240
+
+
+async def test_what_callers_said_is_for_the_owner_of_the_file_only(tmp_path: Path) -> None:
+    file = tmp_path / "calls.db"
+    async with SqliteStore(file) as store:
+        await fill(store, "a")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes

@@ -167,6 +167,9 @@ class Database:
                 raise StoreError(f"the store {self.path} was closed")
             if not self._create and self.path != ":memory:" and not Path(self.path).exists():
                 raise StoreError(f"there is no store {self.path}")
+            if self.path != ":memory:":
+                # What callers said is nobody else's business; SQLite gives its side files the same mode.
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             # One thread at a time uses it, not always the same one; transactions are ours.
             connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
             try:
