@@ -266,5 +266,8 @@ async def test_what_callers_said_is_for_the_owner_of_the_file_only(tmp_path: Pat
     file = tmp_path / "calls.db"
     async with SqliteStore(file) as store:
         await fill(store, "a")
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert set(modes.values()) == {0o600}, modes
+        assert modes_in(tmp_path) == {0o600}
+
+
+def modes_in(folder: Path) -> set[int]:
+    return {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
