@@ -120,6 +120,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Deliberate faults of the core: each must be noticed by a test (half an hour; ``-- --only "a cut"`` takes some)."""
+    install(session, "tests", extras="[trio,openai]")
+    session.run("python", "tests/mutants/mutants.py", *session.posargs)
+
+
+@nox.session
 def soak(session: nox.Session) -> None:
     """Random calls for 10 minutes on asyncio, uvloop and Trio; fails on a leak (``-- --seconds 60`` is shorter)."""
     install(session, "bench", extras="[trio,openai]")

@@ -30,8 +30,8 @@ WARM_UP: Final = 0.25
 BLOCKS: Final = 2.0
 """Allocated blocks (objects, roughly) per answer; one answer that is kept holds a hundred."""
 
-LEAST_BLOCKS: Final = 2000
-"""Growth in blocks that a cache may have, however few answers there were."""
+LEAST_BLOCKS: Final = 5000
+"""Growth in blocks that means nothing: Trio keeps up to a thousand deadlines that are over, then drops them."""
 
 KIB: Final = 1.0
 """Resident KiB per answer; one answer that is kept holds about 20."""

@@ -1,0 +1,54 @@
+"""The sweep as a program, for one mutant: every scenario, every injection, each ``--every``-th step.
+
+Prints the first invariant that does not hold and exits with 1; with 0 when all of them hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import hypothesis  # noqa: F401  # with it loaded, Trio's scheduler is seeded, as in the suite
+import mutant_guard
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from sweep_scenarios import FALLBACK, SINGLE, STATUSES
+
+from micdrop_agent.testing import BACKENDS, INJECTIONS, cancel_everywhere, run_scenario
+
+
+def sweep(every: int) -> None:
+    """Raise the first error."""
+    for scenario in (*SINGLE, *FALLBACK):
+        for backend in BACKENDS:
+            statuses = [answer.answer.status for answer in run_scenario(scenario, backend).answers]
+            wanted = STATUSES.get(scenario, ["completed"] * len(statuses))
+            if statuses != wanted:
+                raise AssertionError(f"{scenario.__name__}: {statuses}, not {wanted}")
+    for name in sorted(INJECTIONS):
+        for scenario in (*SINGLE, *FALLBACK):
+            try:
+                cancel_everywhere(scenario, inject=name, every=every)
+            except AssertionError as error:
+                raise AssertionError(f"{scenario.__name__}: {error}") from None
+
+
+def main() -> None:
+    """Sweep, and say what broke."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1)
+    options = parser.parse_args()
+    mutant_guard.check()
+    logging.disable(logging.CRITICAL)
+    try:
+        sweep(options.every)
+    except Exception as error:  # noqa: BLE001 - a fault may show itself in any way
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}")  # noqa: T201 - for the runner
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
