@@ -175,6 +175,15 @@ def test_a_child_that_is_out_is_no_hedge_and_costs_no_budget_of_requests(backend
 
 
 @both
+def test_when_the_others_are_out_nobody_is_asked_early(backend: Backend) -> None:
+    health = HealthRegistry()
+    health.failed("b", down("auth"))
+    cast = Cast([2.0, "a"], ["b"])
+    assert ask(backend, cast, hedge_after=0.5, health=health).text == "a"
+    assert cast.asked() == [1, 0]
+
+
+@both
 def test_p95_hedges_after_what_19_of_20_answers_needed(backend: Backend) -> None:
     health = HealthRegistry()
     cast = Cast([9.0, "a"], [0.1, "b"])

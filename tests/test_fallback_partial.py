@@ -352,14 +352,18 @@ def test_a_child_that_fails_behind_the_end_of_its_stream_has_failed_for_good(bac
     def end(turn: Turn) -> None:
         turn.end()
 
-    cast = Cast(["a", end, down()], ["b"])
+    cast = Cast(["a", end, 0.5, down()], ["b"])
 
     async def scenario() -> Heard:
         async with cast.agent() as agent:
-            return await listen(agent)
+            heard = await listen(agent)
+            assert heard.answer is not None
+            await heard.answer.wait()
+            return heard
 
     heard = run_virtual(backend, scenario)
     assert heard.text == "a"
+    assert heard.result.status == "failed"
     assert cast.asked() == [1, 0]
 
 

@@ -186,6 +186,26 @@ def test_a_cancel_by_the_listener_of_the_switch_stops_everything(backend: Backen
 
 
 @both
+def test_a_child_has_no_effect_through_a_turn_that_it_kept_after_it_failed(backend: Backend) -> None:
+    kept: list[Turn] = []
+
+    def use_the_old_one(turn: Turn) -> None:
+        kept[0].write_nowait("ghost")
+        kept[0].add(ToolCall("ghost", "ghost", "{}"))
+        kept[0].skip_answer()
+
+    cast = Cast([kept.append, "a ", down()], [use_the_old_one, "b", use_the_old_one])
+
+    async def scenario() -> Heard:
+        async with cast.agent() as agent:
+            heard = await listen(agent)
+            assert stored(agent) == ["u:Hello?", "a:a b"]
+            return heard
+
+    assert run_virtual(backend, scenario).text == "a b"
+
+
+@both
 def test_a_factory_that_cancels_the_answer_starts_nothing(backend: Backend) -> None:
     async def scenario() -> None:
         made: list[Any] = []

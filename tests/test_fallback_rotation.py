@@ -298,6 +298,20 @@ def test_a_child_comes_back_as_the_hedge_of_a_healthy_one(backend: Backend) -> N
 
 
 @both
+def test_a_child_that_is_not_preferred_is_not_tried_beside_a_healthy_one(backend: Backend) -> None:
+    cast = Cast([0.5, "a"], ["b"])
+
+    async def scenario() -> None:
+        async with cast.agent(prefer="first") as agent:
+            agent.health.failed("b", down("rate_limit", retry_after=0.0))
+            assert (await listen(agent)).text == "a"
+            assert agent.health.state("b") == "half_open"
+
+    run_virtual(backend, scenario)
+    assert cast.asked() == [1, 0]
+
+
+@both
 def test_agents_with_one_registry_share_what_they_learned(backend: Backend) -> None:
     health = HealthRegistry()
     one, two = Cast([down("auth")], ["b"]), Cast([down("auth")], ["b"])
