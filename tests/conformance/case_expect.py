@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from case_accept import agrees, failure_differs, last_attempt
 from case_agents import UnknownWordError, check_known
-from case_expect_more import MORE, check_request
+from case_expect_more import MORE, check_request, entry_of, same_entries
 from case_wire import OUTCOMES
 from micdrop_agent import MicdropError, ProviderError
 from micdrop_agent.testing import run_virtual
@@ -72,8 +72,8 @@ class Checker:
 
     def check_conversation(self, wanted: list[Any]) -> None:
         roles = {"user", "assistant", *(entry[0] for entry in wanted if isinstance(entry[0], str))}
-        seen = [_entry(item) for item in self.conversation if item["role"] in roles]
-        if not any(_same_entries(seen, one) for one in (wanted, *_choice_of_lists(wanted))):
+        seen = [entry_of(item) for item in self.conversation if item["role"] in roles]
+        if not any(same_entries(seen, one) for one in (wanted, *_choice_of_lists(wanted))):
             self.problems.append(f"conversation: seen {seen!r}, wanted {wanted!r}")
 
     def check_metadata_of(self, wanted: dict[str, dict[str, Any]]) -> None:
@@ -210,25 +210,8 @@ def _words(do: str | list[str]) -> list[str]:
     return [word.partition(":")[0] for word in ([do] if isinstance(do, str) else do)]
 
 
-def _entry(item: dict[str, Any]) -> list[str]:
-    if item["role"] == "tool_call":
-        return [item["role"], item["toolName"]]
-    # White space at the end of a cut text is a question of taste; the words are not.
-    return [item["role"], (item["output"] if "output" in item else item["content"]).rstrip()]
-
-
 def _choice_of_lists(wanted: list[Any]) -> list[list[Any]]:
     return wanted if wanted and isinstance(wanted[0], list) and wanted[0] and isinstance(wanted[0][0], list) else []
-
-
-def _same_entries(seen: list[list[str]], wanted: list[Any]) -> bool:
-    """Texts are equal up to white space at their ends; an entry may name nothing but the role."""
-    if len(seen) != len(wanted):
-        return False
-    return all(
-        list(ours[: len(theirs)]) == [text.rstrip() if isinstance(text, str) else text for text in theirs]
-        for ours, theirs in zip(seen, wanted, strict=True)
-    )
 
 
 def _fact(name: str) -> Callable[[Checker, Any], None]:

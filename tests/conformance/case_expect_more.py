@@ -14,6 +14,31 @@ if TYPE_CHECKING:
     from case_expect import Checker
 
 
+def entry_of(item: dict[str, Any]) -> list[str]:
+    """Role and text of an item; of a call, the tool."""
+    if item["role"] == "tool_call":
+        return [item["role"], item["toolName"]]
+    # White space at the end of a cut text is a question of taste; the words are not.
+    return [item["role"], (item["output"] if "output" in item else item["content"]).rstrip()]
+
+
+def same_entries(seen: list[list[str]], wanted: list[Any]) -> bool:
+    """Texts are equal up to white space at their ends; an entry may name nothing but the role."""
+    if len(seen) != len(wanted):
+        return False
+    return all(
+        list(ours[: len(theirs)]) == [text.rstrip() if isinstance(text, str) else text for text in theirs]
+        for ours, theirs in zip(seen, wanted, strict=True)
+    )
+
+
+def _contains(checker: Checker, wanted: list[Any], *, last: bool = False) -> None:
+    seen = [entry_of(item) for item in checker.conversation]
+    for entry in wanted:
+        places = seen[-1:] if last else seen
+        checker.require(any(same_entries([one], [entry]) for one in places), f"{entry} is not in {places}")
+
+
 def check_request(checker: Checker, number: int, what: str, wanted: Any) -> None:
     """``request_2_roles``, ``request_2_contains``, ``request_2_lacks``, ``request_2_tools``."""
     requests = checker.world.provider.requests
@@ -114,6 +139,10 @@ def _outcomes(checker: Checker, wanted: dict[str, str] | list[str]) -> None:
         checker.same(f"outcome of {name}", checker.world.heard[name].answer.status, OUTCOMES[outcome])
 
 
+def _events(checker: Checker) -> set[str]:
+    return {entry[1] for entry in checker.world.log if entry[0] == "event"}
+
+
 def _invariant(checker: Checker, wanted: Any) -> None:
     """Asked for in words: what holds for every run of every scenario."""
     del wanted
@@ -140,6 +169,15 @@ MORE: dict[str, Callable[[Checker, Any], None]] = {
     "outcomes": _outcomes,
     "invariant": _invariant,
     "invariants": _invariant,
+    "roles": lambda c, wanted: c.same("roles", [item["role"] for item in c.conversation], wanted),
+    "conversation_last": lambda c, wanted: _contains(c, [wanted], last=True),
+    "conversation_contains": lambda c, wanted: _contains(c, wanted if isinstance(wanted[0], list) else [wanted]),
+    "events_contains": lambda c, wanted: c.require(
+        ({wanted} if isinstance(wanted, str) else set(wanted)) <= _events(c), f"events {sorted(_events(c))}"
+    ),
+    "no_event": lambda c, wanted: c.require(
+        not ({wanted} if isinstance(wanted, str) else set(wanted)) & _events(c), f"events {sorted(_events(c))}"
+    ),
     "note": lambda c, wanted: None,
     "open_question": lambda c, wanted: None,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def _size(step: dict[str, Any], names: tuple[str, ...], otherwise: int) -> int:
 
 def _check_step(step: dict[str, Any]) -> None:
     known = {"do", "when", "as", "note", "provider", "options", "steps", *_MANY, *_TIMES, *_WORDS}
-    if unknown := {name for name, value in step.items() if name not in known and not isinstance(value, int)}:
+    if unknown := {name for name, value in step.items() if name not in known and not isinstance(value, int | float)}:
         raise UnknownWordError(f"{step['do']}: {sorted(unknown)}")
 
 
@@ -47,8 +48,25 @@ async def churn(world: World, step: dict[str, Any]) -> None:
         world.bring_scripts(step["provider"])
     rounds = _size(step, _TIMES, 10)
     async with anyio.create_task_group() as group:
-        for _ in range(_size(step, _MANY, 8)):
-            group.start_soon(_caller, world, rounds, chance)
+        for number in range(_size(step, _MANY, 8)):
+            if "steps" in step:
+                group.start_soon(_player, world, rounds, step["steps"], number)
+            else:
+                group.start_soon(_caller, world, rounds, chance)
+
+
+async def _player(world: World, rounds: int, steps: list[dict[str, Any]], number: int) -> None:
+    """One of many agents, for each of which the steps are played again and again."""
+    from case_steps import Host
+
+    own = copy.copy(world)
+    own.heard, own.log, own.facts, own.changed = {}, [], {}, anyio.Event()
+    own.agent = world.new_agent()
+    async with own.agent, anyio.create_task_group() as group:
+        host = Host(own, native=False)
+        host.random = random.Random(number)
+        for _ in range(rounds):
+            await host.play(steps, group)
 
 
 async def _caller(world: World, rounds: int, chance: random.Random) -> None:
@@ -95,12 +113,21 @@ async def fuzz(host: Host, step: dict[str, Any]) -> None:
     rounds = _size(step, _TIMES, 25)
     for seed in range(rounds):
         chance = random.Random(seed)
-        for _ in range(chance.randint(1, 6)):
-            await _random_action(host, chance.choice(words), chance)
+        if "steps" in step:
+            await host.play([_timeless(one) for one in chance.sample(step["steps"], len(step["steps"]))], host.group)
+        else:
+            for _ in range(chance.randint(1, 6)):
+                await _random_action(host, chance.choice(words), chance)
         await host.idle()
         conversation = wire.dump(host.world.agent.conversation)
         if not calls_are_paired(conversation):
             host.world.problems.append(f"after round {seed}: a call without its result in {conversation}")
+
+
+def _timeless(step: dict[str, Any]) -> dict[str, Any]:
+    """The step without a moment that, in a random order, might never come."""
+    kept = step.get("when", "").partition(":")[0] in {"after_ms", "random_chunk_or_ms"}
+    return step if kept else {name: value for name, value in step.items() if name != "when"}
 
 
 async def _random_action(host: Host, word: str, chance: random.Random) -> None:

@@ -41,6 +41,9 @@ _SPECIAL = frozenset(
         "shielded_ms",
         "sleep_ms",
         "thread_ms",
+        "blocking_ms",
+        "delay_ms",
+        "swallows_cancel",
         "returns",
         "raises",
         "calls",
@@ -134,10 +137,14 @@ async def _wait(spec: dict[str, Any]) -> None:
     if "shielded_ms" in spec:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(spec["shielded_ms"] / 1000)
-    if "sleep_ms" in spec:
-        await anyio.sleep(spec["sleep_ms"] / 1000)
-    if "thread_ms" in spec:
-        await anyio.to_thread.run_sync(time.sleep, spec["thread_ms"] / 1000)
+    try:
+        if pause := spec.get("sleep_ms", spec.get("delay_ms")):
+            await anyio.sleep(pause / 1000)
+    except anyio.get_cancelled_exc_class():
+        if not spec.get("swallows_cancel"):
+            raise
+    if blocking := spec.get("thread_ms", spec.get("blocking_ms")):
+        await anyio.to_thread.run_sync(time.sleep, blocking / 1000)
 
 
 async def act_on(agent: Agent, what: str) -> None:
