@@ -20,31 +20,38 @@ import sys
 import tempfile
 import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
+FIRST: Final = {
+    "_supervise.py": "test_fallback_*.py",
+    "_failover.py": "test_fallback_*.py",
+    "_rotation.py": "test_fallback_*.py",
+    "_toolrun.py": "test_toolrun*.py",
+    "_ledger.py": "test_ledger.py test_invariants_text.py",
+    "_step.py": "test_step*.py",
+    "model_agent.py": "test_step*.py",
+    "_pipe.py": "test_core_reading.py test_core_wait.py",
+    "events.py": "test_events*.py test_core_listeners.py",
+    "_text/seam.py": "test_text_seam.py",
+    "turn.py": "test_fallback_invariants.py test_core_*.py test_fallback_races.py",
+}
+"""Where a fault in a file is most likely to be seen, and so soonest."""
+
 STAGES: Final = (
-    # The quick ones first; each pattern in the order of its files.
-    [
-        "test_ledger.py",
-        "test_toolrun*.py",
-        "test_heard.py",
-        "test_step*.py",
-        "test_events*.py",
-        "test_text_*.py",
-        "test_health.py",
-        "test_mutation_gaps.py",
-        "test_core_*.py",
-    ],
-    ["test_fallback_*.py", "test_hosts_*.py", "test_invariants_*.py"],
-    ["conformance/test_vectors.py", "conformance/test_cases.py"],
+    "test_mutation_gaps.py test_ledger.py test_toolrun*.py test_heard.py test_step*.py test_events*.py",
+    "test_core_*.py test_fallback_*.py test_hosts_*.py test_text_*.py test_health.py test_invariants_*.py",
+    "conformance/test_vectors.py conformance/test_cases.py",
 )
-"""Tests of the core, in turn."""
+"""Tests of the core; then all of them, the quick ones first."""
 
 PATIENCE: Final = 900.0
 """Seconds after which a run counts as hanging, which is a way to fail."""
@@ -127,10 +134,10 @@ def swept(where: Path, every: int) -> str:
     return "" if not code else (lines[-1] if lines else f"exit code {code}")
 
 
-def tested(where: Path) -> str:
+def tested(where: Path, first: Iterable[str]) -> str:
     """The first test of the core that fails; empty if none does."""
-    for patterns in STAGES:
-        files = [str(path) for pattern in patterns for path in sorted((where / "tests").glob(pattern))]
+    for patterns in (*first, *STAGES):
+        files = [str(path) for pattern in patterns.split() for path in sorted((where / "tests").glob(pattern))]
         options = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "mutant_guard")
         code, output = run(where, "-m", "pytest", *options, *files)
         if code:
@@ -145,7 +152,8 @@ def judge(fault: Fault, source: Path, place: Path, options: Any) -> Verdict:
     where = copied(source, place)
     fault.apply(where / "micdrop_agent")
     seen = "" if options.skip_sweep else swept(where, options.every)
-    killed_by = seen or tested(where)
+    first = dict.fromkeys(FIRST[edit["file"]] for edit in fault.edits if edit["file"] in FIRST)
+    killed_by = seen or tested(where, first)
     shutil.rmtree(place)
     return Verdict(fault.name, killed_by, bool(seen), time.monotonic() - started)
 
@@ -201,7 +209,7 @@ def survivors(chosen: list[Fault], folder: Path, options: Any) -> list[Verdict]:
     source = copied(ROOT, folder / "source")
     run(source, "-m", "compileall", "-q", "micdrop_agent")
     if not options.skip_clean:
-        broken = swept(source, options.every) or tested(source)
+        broken = swept(source, options.every) or tested(source, ())
         if broken:
             sys.exit(f"without any fault this fails already: {broken}")
     print("| fault | seen by | first failure | s |\n|---|---|---|---|", flush=True)  # noqa: T201
@@ -210,7 +218,7 @@ def survivors(chosen: list[Fault], folder: Path, options: Any) -> list[Verdict]:
             pool.submit(judge, fault, source, folder / str(number), options) for number, fault in enumerate(chosen)
         ]
         verdicts: list[Verdict] = []
-        for future in running:
+        for future in as_completed(running):
             verdicts.append(future.result())
             show(verdicts[-1])
     alive = [verdict for verdict in verdicts if not verdict.killed_by]
