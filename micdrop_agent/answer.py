@@ -185,11 +185,7 @@ class Answer(ObjectReceiveStream[str]):
         def __iter__(self) -> None:
             raise TypeError("an answer is read with 'async for chunk in answer', not with 'for'")
 
-        def __await__(self) -> None:
-            raise TypeError(
-                "answer() returns at once and is not awaited: 'async for chunk in agent.answer()', "
-                "or 'result = await agent.answer().wait()'"
-            )
+    # No __await__ that says so likewise: a portal (portal.call(agent.answer)) awaits what can be awaited.
 
     def __del__(self) -> None:
         # An answer that nobody read to its end is legal; its streams must not warn of it.
