@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent._hub import signal_of
 from micdrop_agent.agent import Agent
 from micdrop_agent.answer import Answer
 from micdrop_agent.conversation import Conversation
@@ -37,7 +38,6 @@ from micdrop_agent.events import (
     MessageCorrected,
     ToolCalled,
     UserMessageCancelled,
-    signal_of,
 )
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from micdrop_agent import _checks
+from micdrop_agent._hub import EventHub
 from micdrop_agent._stream import EventStream
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import MicdropError
@@ -19,7 +20,6 @@ from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
     Event,
-    EventHub,
     MessageAdded,
     UserMessageCancelled,
 )

@@ -16,8 +16,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import attrs
 
+from micdrop_agent._facts import Facts
 from micdrop_agent._ledger import Ledger
 from micdrop_agent._toolrun import run_calls
 from micdrop_agent.events import (
@@ -27,7 +27,6 @@ from micdrop_agent.events import (
 )
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.options import check_text
-from micdrop_agent.result import TraceEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,47 +36,14 @@ if TYPE_CHECKING:
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
     from micdrop_agent.conversation import Conversation
-    from micdrop_agent.errors import Attempt
     from micdrop_agent.events import (
         Event,
     )
     from micdrop_agent.messages import Item
     from micdrop_agent.providers.protocol import FinishReason, Usage
-    from micdrop_agent.result import TraceKind
     from micdrop_agent.tools import Tool
 
 __all__ = ["Facts", "Race", "Turn"]
-
-
-def _no_attempts() -> list[Attempt]:
-    return []
-
-
-def _no_events() -> list[TraceEvent]:
-    return []
-
-
-@attrs.define(eq=False)
-class Facts:
-    """What is learned while an answer is made; shared by all turns of it."""
-
-    started_at: float
-    first_chunk_at: float | None = None
-    usage: Usage | None = None
-    finish_reason: FinishReason | None = None
-    requests: int = 0
-    attempts: list[Attempt] = attrs.field(factory=_no_attempts)
-    extracted: Any = None
-    skipped: bool = False
-    ends_call: bool = False
-    ended: bool = False
-    """The author ended the stream early; a later write is an error."""
-    trace: list[TraceEvent] = attrs.field(factory=_no_events)
-
-    def note(self, kind: TraceKind, /, at: float | None = None, **detail: Any) -> None:
-        """Add an event to the trace of the answer."""
-        now = anyio.current_time() if at is None else at
-        self.trace.append(TraceEvent(now - self.started_at, kind, detail))
 
 
 class Race:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import Message, signal_of
+from micdrop_agent._hub import EventHub
 from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
     Event,
-    EventHub,
     MessageAdded,
 )
 
