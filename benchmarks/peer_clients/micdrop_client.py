@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from _base import LAST, SYSTEM, Peer, turns
 
-from micdrop_agent import ChatAgent, Message
+from micdrop_agent import ChatAgent, Message, Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -27,7 +27,9 @@ class Client(Peer):
 
     async def opened(self, model: str) -> ChatAgent:
         """An agent that stays open until the process ends."""
-        agent = ChatAgent(model=model, api_key="bench", base_url=self.url, system_prompt=SYSTEM)
+        # As for all: time-outs of 60 s. With 1,000 calls begun in one instant the last one connects late.
+        clocks = Timeouts(connect=60, first_chunk=60, between_chunks=60, total=60)
+        agent = ChatAgent(model=model, api_key="bench", base_url=self.url, system_prompt=SYSTEM, timeouts=clocks)
         ready = asyncio.Event()
 
         async def hold() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger.remove()
 
 
-class Ear(FrameProcessor):
+class Ear(FrameProcessor):  # type: ignore[misc]  # checked without Pipecat, which has no types then
     """Takes the text that leaves the pipeline."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Client(Peer):
             self.running = asyncio.create_task(self.runner.run(auto_end=False))
         client = self.client
 
-        class Service(OpenAILLMService):  # type: ignore[misc]
+        class Service(OpenAILLMService):  # type: ignore[misc]  # likewise
             def create_client(self, **_options: Any) -> Any:
                 return client
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anyio
 from _base import SYSTEM, Adapter, Call, history, last_user
 
-from micdrop_agent import FallbackAgent, Message
+from micdrop_agent import FallbackAgent, Message, Timeouts
 from micdrop_agent.providers.chat import ChatAgent
 from micdrop_agent.providers.openai import OpenaiAgent
 
@@ -48,7 +48,11 @@ class A(Adapter):
 
     def make(self, model: str) -> Agent:
         """An agent of this API that asks for ``model``."""
-        return self.agent_class(model=model, api_key="sk-bench", base_url=self.base_url, system_prompt=SYSTEM)
+        # As in the other rows: 60 s. With 1,000 calls begun in one instant the last one connects late.
+        clocks = Timeouts(connect=60, first_chunk=60, between_chunks=60, total=60)
+        return self.agent_class(
+            model=model, api_key="sk-bench", base_url=self.base_url, system_prompt=SYSTEM, timeouts=clocks
+        )
 
     async def open(self, agent: Agent) -> Agent:
         """Open ``agent`` in a task of its own, as a call server does."""
