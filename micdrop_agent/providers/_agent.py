@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from micdrop_agent.model_agent import AgentOptions, ModelAgent
 from micdrop_agent.options import check_text
-from micdrop_agent.providers._http import open_transport
+from micdrop_agent.providers._http import check_client, open_transport
+from micdrop_agent.providers._http._request import Headers
 from micdrop_agent.providers._http._url import BaseUrl
 from micdrop_agent.providers._keys import find_key, has_credentials
 from micdrop_agent.providers._provider import HttpProvider
@@ -87,6 +88,7 @@ class HttpAgent(ModelAgent):
             check_text("base_url", base_url, empty=False)
             BaseUrl.parse(base_url)  # refuses what is none, before the first call does
         self.model = model
+        check_client(client)
         self.settings = check_settings(settings)
         self._client = client
         self._base_url = base_url
@@ -116,7 +118,7 @@ class HttpAgent(ModelAgent):
             ),
             builder=self._make_builder(),
             translator=self._make_translator,
-            headers={} if self._key is None else {"authorization": f"Bearer {self._key}"},
+            headers=Headers() if self._key is None else Headers(authorization=f"Bearer {self._key}"),
             secret=self._key,
         )
 

@@ -38,6 +38,7 @@ _CLIENT_ERRORS: Final = 400
 _REQUEST_TIMEOUT: Final = 408
 _SERVER_ERRORS: Final = 500
 _ERROR_STATUSES: Final = range(400, 600)
+_REDIRECTS: Final = range(300, 400)
 _STATUS_TEXT: Final = re.compile(r"[45]\d\d", re.ASCII)
 
 _OVERLOAD_WORDS: Final = re.compile(r"overload|capacity|too busy", re.IGNORECASE)
@@ -81,7 +82,7 @@ def status_error(
     """
     facts = _facts(_parse(body))
     kind = _kind_by_codes(facts.codes, strong=True) or _status_kind(status)
-    words = facts.message or ("an HTML page" if body.lstrip()[:1] == b"<" else "")
+    words = _redirect(status, headers) or facts.message or ("an HTML page" if body.lstrip()[:1] == b"<" else "")
     said = f": {hide_secrets(words, secret)}" if words else ""
     return ProviderError(
         f"{provider} answered HTTP {status} ({PLAIN[kind]}){said}",
@@ -95,6 +96,14 @@ def status_error(
         retryable=_retryable(kind) or status == _REQUEST_TIMEOUT,
         request_id=headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id"),
     )
+
+
+def _redirect(status: int, headers: Mapping[str, str]) -> str:
+    """Where a redirect goes, without a query, which may hold a token; it is not followed."""
+    if status not in _REDIRECTS:
+        return ""
+    to = headers.get("location", "").partition("?")[0]
+    return f"a redirect to {to or 'nowhere'}, which is not followed; see base_url"
 
 
 def stream_error(payload: object, *, provider: str, secret: str | None = None) -> ProviderError:

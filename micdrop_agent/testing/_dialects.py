@@ -276,4 +276,4 @@ class ResponsesDialect:
 
 def dialect_of(path: str) -> Dialect:
     """The dialect that an endpoint speaks, by its path."""
-    return ResponsesDialect() if path.endswith("/responses") else ChatDialect()
+    return ResponsesDialect() if path.partition("?")[0].endswith("/responses") else ChatDialect()

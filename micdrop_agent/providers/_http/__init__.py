@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from micdrop_agent.providers._http._choose import open_transport
+from micdrop_agent.providers._http._choose import check_client, open_transport
 from micdrop_agent.providers._http._client import ClientTransport
 from micdrop_agent.providers._http._direct import DirectTransport
 from micdrop_agent.providers._http._sdk import SdkTransport
@@ -24,5 +24,6 @@ __all__ = [
     "Response",
     "SdkTransport",
     "Transport",
+    "check_client",
     "open_transport",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.providers._http._client import ClientTransport
@@ -12,7 +13,7 @@ from micdrop_agent.providers._http._url import BaseUrl, proxy_for
 if TYPE_CHECKING:
     from micdrop_agent.providers._http._transport import ConnectFn, Transport
 
-__all__ = ["open_transport"]
+__all__ = ["check_client", "open_transport"]
 
 
 def open_transport(
@@ -37,13 +38,43 @@ def open_transport(
         TypeError: ``client`` is none of these.
     """
     if client is not None:
-        if callable(getattr(client, "build_request", None)) and callable(getattr(client, "send", None)):
+        if _speaks_http(client):
             return ClientTransport(client, base_url, connect_timeout=connect_timeout)
         return SdkTransport(client, connect_timeout=connect_timeout)
     proxy = None if connect is not None else proxy_for(BaseUrl.parse(base_url))
     if proxy is None:
         return DirectTransport(base_url, connect=connect, connect_timeout=connect_timeout, keepalive=keepalive)
     return _through_proxy(base_url, proxy, connect_timeout, keepalive)
+
+
+def check_client(client: Any) -> None:
+    """Refuse what is no client of one of the known kinds, without importing any of them.
+
+    Raises:
+        TypeError: It is none; the message says what it is, and nothing of what is in it.
+    """
+    if client is None:
+        return
+    # Whoever has made an SDK client has imported the SDK.
+    openai: Any = sys.modules.get("openai")
+    if not isinstance(client, type):
+        if openai is not None and isinstance(client, openai.AsyncOpenAI):
+            return
+        if _speaks_http(client) and callable(getattr(client, "aclose", None)):
+            return
+    what = (
+        f"the class {client.__name__}"
+        if isinstance(client, type)
+        else f"{type(client).__module__}.{type(client).__name__}"
+    )
+    raise TypeError(
+        "client must be an openai.AsyncOpenAI, openai.AsyncAzureOpenAI, httpx2.AsyncClient or httpx.AsyncClient, "
+        f"not {what}"
+    )
+
+
+def _speaks_http(client: Any) -> bool:
+    return callable(getattr(client, "build_request", None)) and callable(getattr(client, "send", None))
 
 
 def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, keepalive: float) -> Transport:

@@ -18,6 +18,7 @@ import anyio
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http._decoding import decoder_for
+from micdrop_agent.providers._http._home import check_home
 from micdrop_agent.providers._http._parser import MAX_RESPONSE_BYTES
 from micdrop_agent.providers._http._request import with_defaults
 from micdrop_agent.providers._http._transport import CLOSE_TIMEOUT_S, Response
@@ -77,6 +78,8 @@ class ClientTransport:
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
         """See ``Transport.post``."""
+        if not self._owned:
+            check_home(self._client)
         url = self._url
         every = with_defaults(headers)
         if url.authorization is not None:

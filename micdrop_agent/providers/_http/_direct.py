@@ -27,7 +27,7 @@ import anyio.lowlevel
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http._connection import connect_direct, open_connection
 from micdrop_agent.providers._http._parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
-from micdrop_agent.providers._http._request import RequestHead
+from micdrop_agent.providers._http._request import RequestBytes, RequestHead
 from micdrop_agent.providers._http._response import DirectResponse, read_more
 from micdrop_agent.providers._http._url import BaseUrl
 
@@ -120,7 +120,7 @@ class DirectTransport:
     async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
         """Send a request and wait for the head of its response; see ``Transport.post``."""
         self._check_usable()
-        request = self._head.make(path, headers, len(body)) + body
+        request = RequestBytes(self._head.make(path, headers, len(body)) + body)
         connection = await self._take_idle()
         if connection is None and self._warming is not None:
             # Its handshake began earlier than one that we would begin now.

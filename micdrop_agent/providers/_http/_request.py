@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.providers._http._url import BaseUrl
 
-__all__ = ["RequestHead", "with_defaults"]
+__all__ = ["Headers", "RequestBytes", "RequestHead", "with_defaults"]
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_A_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -27,9 +27,25 @@ _DEFAULTS: Final = {
 }
 
 
-def with_defaults(headers: Mapping[str, str]) -> dict[str, str]:
+class Headers(dict[str, str]):
+    """Headers whose values are not shown: reports of errors often hold the local variables."""
+
+    def __repr__(self) -> str:
+        return f"<headers {', '.join(self)}>"
+
+
+class RequestBytes(bytes):
+    """A request that is not shown, for the same reason: a key and a conversation are in it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<request of {len(self)} bytes>"
+
+
+def with_defaults(headers: Mapping[str, str]) -> Headers:
     """The headers of a request: ours where the caller says nothing; names in lower case."""
-    return _DEFAULTS | {name.lower(): value for name, value in headers.items()}
+    return Headers(_DEFAULTS | {name.lower(): value for name, value in headers.items()})
 
 
 class RequestHead:

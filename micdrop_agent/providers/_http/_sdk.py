@@ -13,6 +13,7 @@ import anyio
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http._client import ClientResponse, mapped
+from micdrop_agent.providers._http._home import check_home
 from micdrop_agent.providers._http._parser import MAX_RESPONSE_BYTES
 from micdrop_agent.providers._http._request import with_defaults
 from micdrop_agent.providers._http._transport import Response
@@ -69,6 +70,7 @@ class SdkTransport:
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
         """See ``Transport.post``."""
+        check_home(self._client)
         every = with_defaults(headers)
         every.pop("authorization", None)
         every.pop("user-agent", None)
