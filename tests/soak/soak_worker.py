@@ -28,7 +28,7 @@ import anyio
 from soak_calls import Caller
 
 ROUND: Final = 2.0
-"""Seconds of one round; the last calls of it may take longer."""
+"""Seconds of one round, less in a short run; the last calls of it may take longer."""
 
 CALLERS: Final = 6
 """Calls at the same time."""
@@ -102,7 +102,7 @@ class Soak:
     async def run(self) -> None:
         """Rounds until the time is over."""
         while time.monotonic() - self.started < self.seconds:
-            until = time.monotonic() + ROUND
+            until = time.monotonic() + min(ROUND, self.seconds / 8)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch)
                 async with anyio.create_task_group() as callers:
