@@ -22,6 +22,7 @@ from micdrop_agent._budget import TokenBudget, check_counter
 from micdrop_agent._step import Step
 from micdrop_agent.agent import Agent
 from micdrop_agent.errors import MaxStepsError, ProviderError
+from micdrop_agent.messages import is_blank
 from micdrop_agent.options import Retry, Timeouts, check_count
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class ModelAgent(Agent):
 
     async def _farewell(self, turn: Turn) -> None:
         """A call should not end in silence: one request without tools, if nothing was said."""
-        if turn.ledger.length:
+        if not is_blank(turn.ledger.text):
             return
         try:
             await Step(self, turn, (), first=False).run()
