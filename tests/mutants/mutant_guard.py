@@ -5,6 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
+
+# Whether a test fails is all that matters: no time goes into finding the smallest example, and the same
+# examples are tried each time. Loaded before the tests, whose settings build on it.
+hypothesis.settings.register_profile(
+    "mutants",
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+    derandomize=True,
+    database=None,
+    deadline=None,
+)
+hypothesis.settings.load_profile("mutants")
+
 
 def pytest_sessionstart() -> None:
     """Refuse to test anything else than the copy."""

@@ -10,8 +10,7 @@ import logging
 import sys
 from pathlib import Path
 
-import hypothesis  # noqa: F401  # with it loaded, Trio's scheduler is seeded, as in the suite
-import mutant_guard
+import mutant_guard  # loads hypothesis: with it, Trio's scheduler is seeded, as in the suite
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
