@@ -2,21 +2,37 @@
 
 ``run_virtual`` runs async code in virtual time on asyncio or Trio; ``ScriptedProvider`` is a model server that
 follows a script, byte for byte; ``ScriptedAgent`` an agent that does.
+
+Each name is loaded when it is first asked for: pytest imports this package in every project of an environment
+(the fixtures in ``_plugin`` are registered there), and most of them test something else.
 """
 
 from __future__ import annotations
 
-from micdrop_agent.testing._invariants import InvariantError, check_invariants
-from micdrop_agent.testing._leaks import assert_no_leaks
-from micdrop_agent.testing._loop import DeadlockError
-from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
-from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
-from micdrop_agent.testing._replies import call_tool, fault, parts, say
-from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent
-from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
-from micdrop_agent.testing._sweep import INJECTIONS, NATIVE, SweepReport, cancel_everywhere, read, run_scenario
-from micdrop_agent.testing._virtual import BACKENDS, Backend, backend_options, count_steps, run_virtual
-from micdrop_agent.testing._wire import wire_attempt, wire_script
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from micdrop_agent.testing._invariants import InvariantError, check_invariants
+    from micdrop_agent.testing._leaks import assert_no_leaks
+    from micdrop_agent.testing._loop import DeadlockError
+    from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
+    from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
+    from micdrop_agent.testing._replies import call_tool, fault, parts, say
+    from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent
+    from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
+    from micdrop_agent.testing._sweep import (
+        INJECTIONS,
+        NATIVE,
+        Scenario,
+        SweepReport,
+        cancel_everywhere,
+        read,
+        run_scenario,
+        talk_to,
+    )
+    from micdrop_agent.testing._virtual import BACKENDS, Backend, backend_options, count_steps, run_virtual
+    from micdrop_agent.testing._wire import wire_attempt, wire_script
 
 __all__ = [
     "BACKENDS",
@@ -34,6 +50,7 @@ __all__ = [
     "Probe",
     "ReceivedRequest",
     "Reply",
+    "Scenario",
     "ScriptedAgent",
     "ScriptedProvider",
     "SweepReport",
@@ -51,6 +68,47 @@ __all__ = [
     "run_scenario",
     "run_virtual",
     "say",
+    "talk_to",
     "wire_attempt",
     "wire_script",
 ]
+
+_HOME: Final = {
+    "_invariants": ("InvariantError", "check_invariants"),
+    "_leaks": ("assert_no_leaks",),
+    "_loop": ("DeadlockError",),
+    "_probe": ("AnswerTrace", "Probe", "Trace"),
+    "_provider": ("Exchange", "ReceivedRequest", "Reply", "ScriptedProvider"),
+    "_replies": ("call_tool", "fault", "parts", "say"),
+    "_scripted": ("HANG", "Act", "Call", "ScriptedAgent"),
+    "_streams": ("MemoryByteStream", "memory_connection"),
+    "_sweep": (
+        "INJECTIONS",
+        "NATIVE",
+        "Scenario",
+        "SweepReport",
+        "cancel_everywhere",
+        "read",
+        "run_scenario",
+        "talk_to",
+    ),
+    "_virtual": ("BACKENDS", "Backend", "backend_options", "count_steps", "run_virtual"),
+    "_wire": ("wire_attempt", "wire_script"),
+}
+"""The names that each module holds."""
+
+_LATE: Final = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module that holds ``name`` (PEP 562)."""
+    module = _LATE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from micdrop_agent.testing._virtual import Backend
 
 Scenario: TypeAlias = Callable[[Probe], Awaitable[None]]
+"""An async function of a ``Probe`` that opens an agent, has it watched, and uses it."""
 
 
 @attrs.define(eq=False)
@@ -267,3 +268,22 @@ async def read(probe: Probe, answer: Any) -> None:
                 return
     except Exception:  # noqa: BLE001, S110  # the trace has it as AnswerFailed
         pass
+
+
+def talk_to(make: Callable[[], Agent], *questions: str) -> Scenario:
+    """The scenario of a plain call: ask, read the answer to its end, ask the next.
+
+    Args:
+        make: Makes the agent; called once for each run.
+        *questions: What the caller says; without any, two questions.
+    """
+
+    async def scenario(probe: Probe) -> None:
+        async with make() as agent:
+            probe.watch(agent)
+            for question in questions or ("Hello?", "And then?"):
+                if agent._state == "open":  # it may be closed from outside
+                    agent.add_user_message(question)
+                    await read(probe, agent.answer())
+
+    return scenario
