@@ -7,6 +7,7 @@ the embedded model, so ``nox -s chat -- --say "Hello"`` asks a real language mod
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,29 @@ def peers(session: nox.Session) -> None:
     """Side by side with other libraries, each in an environment of its own (about 10 minutes, the first time more)."""
     install(session, "bench", extras="[trio,openai]")
     session.run("python", "benchmarks/peers.py", *session.posargs)
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the wheel, install it where nothing else is, and run the tests against it; arguments go to pytest."""
+    session.install("build")
+    built = Path(session.create_tmp()) / "dist"
+    shutil.rmtree(built, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(built), silent=True)
+    (file,) = built.glob("*.whl")
+    session.install("--force-reinstall", "--no-deps", str(file))
+    session.install(f"{file}[trio,openai,otel]", *nox.project.dependency_groups(PROJECT, "tests"))
+    # A copy of the tests, far from the package in this checkout, so that the installed one is tested.
+    away = Path(session.create_tmp()) / "away"
+    shutil.rmtree(away, ignore_errors=True)
+    left_out = shutil.ignore_patterns(
+        "micdrop_agent", ".git", ".nox", ".venv", "__pycache__", "_build", "dist", ".*_cache"
+    )
+    shutil.copytree(".", away, ignore=left_out)
+    with session.chdir(away):
+        where = "import micdrop_agent; print(micdrop_agent.__file__); assert 'site-packages' in micdrop_agent.__file__"
+        session.run("python", "-c", where)
+        session.run("python", "-m", "pytest", *session.posargs)
 
 
 @contextlib.contextmanager
