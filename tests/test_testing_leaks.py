@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from micdrop_agent import ProviderError
 from micdrop_agent.testing import BACKENDS, ScriptedAgent, assert_no_leaks, run_virtual
 
 if TYPE_CHECKING:
@@ -73,3 +74,21 @@ def test_an_error_of_the_block_is_told_and_not_what_it_left(backend: Backend) ->
 
     with pytest.raises(LookupError, match="the block"):
         run_virtual(backend, scenario)
+
+
+@both
+def test_a_script_that_raises_the_same_error_again_and_again_keeps_nothing_of_earlier_answers(backend: Backend) -> None:
+    """An error that is raised again keeps the frames of every time before, and with them whole agents."""
+    error = ProviderError("scripted", kind="server")
+
+    async def scenario() -> None:
+        async with ScriptedAgent([error], raise_on_failure=False) as agent:
+            for _ in range(5):
+                await agent.answer().wait()
+
+    run_virtual(backend, scenario)
+    frames = 0
+    trace = error.__traceback__
+    while trace is not None:
+        frames, trace = frames + 1, trace.tb_next
+    assert frames < 10

@@ -91,7 +91,8 @@ class ScriptedAgent(Agent):
 
     async def _play_rare(self, act: Message | BaseException | _Hang | Callable[[Turn], Any], turn: Turn) -> None:
         if isinstance(act, BaseException):
-            raise act
+            # It may have been raised before: the frames of that time, which it keeps, are not its story now.
+            raise act.with_traceback(None)
         if isinstance(act, Message):
             turn.add(act)
         elif isinstance(act, _Hang):
