@@ -42,12 +42,12 @@ FIRST: Final = {
     "_pipe.py": "test_core_reading.py test_core_wait.py",
     "_hub.py": "test_events*.py test_core_listeners.py",
     "_text/seam.py": "test_text_seam.py",
-    "turn.py": "test_fallback_invariants.py test_core_*.py test_fallback_races.py",
+    "turn.py": "test_fallback_races.py test_fallback_partial.py test_core_cancel.py test_fallback_invariants.py",
 }
 """Where a fault in a file is most likely to be seen, and so soonest."""
 
 STAGES: Final = (
-    "test_mutation_gaps.py test_ledger.py test_toolrun*.py test_heard.py test_step*.py test_events*.py",
+    "test_ledger.py test_toolrun*.py test_heard.py test_step*.py test_events*.py",
     "test_core_*.py test_fallback_*.py test_hosts_*.py test_text_*.py test_health.py test_invariants_*.py",
     "conformance/test_vectors.py conformance/test_cases.py",
 )
@@ -138,7 +138,7 @@ def swept(where: Path, every: int) -> str:
 
 def tested(where: Path, first: Iterable[str]) -> str:
     """The first test of the core that fails; empty if none does."""
-    for patterns in (*first, *STAGES):
+    for patterns in ("test_mutation_gaps.py", *first, *STAGES):
         files = [str(path) for pattern in patterns.split() for path in sorted((where / "tests").glob(pattern))]
         options = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "mutant_guard")
         code, output = run(where, "-m", "pytest", *options, *files)

@@ -1,0 +1,83 @@
+"""What only a deliberate fault showed to be untested (see tests/mutants/faults.toml): one test for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from fallback_kit import Cast, Heard, down, listen, stored
+from micdrop_agent import Agent, Message, ToolCall
+from micdrop_agent.events import AnswerSkipped
+from micdrop_agent.testing import BACKENDS, Backend, ScriptedAgent, run_virtual
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from micdrop_agent.turn import Turn
+
+both = pytest.mark.parametrize("backend", BACKENDS)
+
+
+class KeepsItsTurn(Agent):
+    """Fails at once; what it does with its turn afterwards is up to the test."""
+
+    def __init__(self, kept: list[Turn]) -> None:
+        super().__init__()
+        self._turns = kept
+
+    async def generate_answer(self, turn: Turn) -> None:
+        self._turns.append(turn)
+        raise down()
+
+
+LATE: dict[str, Callable[[Turn], Any]] = {
+    "write": lambda turn: turn.write_nowait("ghost"),
+    "message": lambda turn: turn.add(Message("assistant", "ghost")),
+    "call": lambda turn: turn.add(ToolCall("ghost", "ghost", "{}")),
+    "event": lambda turn: turn.emit(AnswerSkipped()),
+    "skip": lambda turn: turn.skip_answer(),
+    "prompt": lambda turn: turn.cancel_prompt(),
+    "end": lambda turn: turn.end(),
+}
+
+
+@both
+@pytest.mark.parametrize("late", LATE)
+def test_a_failed_attempt_has_no_effect_while_the_next_child_still_thinks(backend: Backend, late: str) -> None:
+    """Fault "claim ignores its fence": only a turn that never had an effect and was not cancelled shows it."""
+    kept: list[Turn] = []
+    cast = Cast(lambda: KeepsItsTurn(kept), [1.0, "b"])
+
+    async def scenario() -> Heard:
+        heard = Heard()
+        async with cast.agent() as agent, anyio.create_task_group() as tasks:
+            tasks.start_soon(listen, agent, heard)
+            await anyio.sleep(0.5)
+            LATE[late](kept[0])
+            await anyio.sleep(1.0)
+            assert stored(agent) == ["u:Hello?", "a:b"]
+        return heard
+
+    heard = run_virtual(backend, scenario)
+    assert (heard.text, heard.error) == ("b", None)
+    assert AnswerSkipped() not in heard.events
+
+
+@both
+def test_what_a_turn_does_after_its_scope_was_cancelled_has_no_effect(backend: Backend) -> None:
+    """Fault "claim ignores a deadline that has fired": a cancellation counts before it is delivered."""
+
+    def cancelled_and_speaks(turn: Turn) -> None:
+        turn._scope.cancel()
+        turn.write_nowait("ghost")
+        turn.add(Message("assistant", "ghost"))
+
+    async def scenario() -> list[str]:
+        async with ScriptedAgent([cancelled_and_speaks]) as agent:
+            chunks = [chunk async for chunk in agent.answer()]
+            assert stored(agent) == []
+            return chunks
+
+    assert run_virtual(backend, scenario) == []
