@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hypothesis  # noqa: F401  # with it loaded, Trio's scheduler is seeded: sweeps repeat themselves
+from hypothesis import HealthCheck, settings  # with it loaded, Trio's scheduler is seeded: sweeps repeat themselves
 
 if TYPE_CHECKING:
     import pytest
@@ -18,6 +19,15 @@ sys.path[:0] = [str(_HERE), str(_HERE / "conformance")]
 if importlib.util.find_spec("micdrop_agent") is None:
     # A fresh checkout, nothing installed: the suite is about the code beside it.
     sys.path.insert(0, str(_HERE.parent))
+
+# How long the property tests search: --hypothesis-profile NAME, or HYPOTHESIS_PROFILE=NAME. None has a deadline
+# (that is a clock, and machines are busy), and each prints what repeats a failure.
+_ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", _ALWAYS, max_examples=100, derandomize=False)  # other examples each time
+settings.register_profile("ci", _ALWAYS, max_examples=100, derandomize=True, database=None)  # the same each time
+settings.register_profile("soak", _ALWAYS, max_examples=2000, derandomize=False)  # for a night
+if settings.get_current_profile_name() in {"default", "ci"}:  # not where a plugin has chosen one of its own
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,9 +22,20 @@ if TYPE_CHECKING:
     from micdrop_agent.messages import Item
     from micdrop_agent.testing import Act, Backend
 
-quickly = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+
+def searching(examples: int, **others: Any) -> settings:
+    """Settings of a property test that takes longer than others.
+
+    Args:
+        examples: How many examples are enough where others have 100; a profile for more than that has more here too.
+        **others: Further settings.
+    """
+    enough = max(1, examples * settings().max_examples // 100)
+    checks = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    return settings(max_examples=enough, deadline=None, suppress_health_check=checks, **others)
+
+
+quickly = searching(60)
 
 TOOLS = ("quick", "slow", "raises", "finishes", "unknown")
 """Tools of the scripted hosts; the last one does not exist."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_support import quickly
 
 from micdrop_agent.testing import ScriptedAgent, run_virtual
 
@@ -46,7 +47,7 @@ async def read_with_cancels(answer: Answer, into: list[str], gaps: list[int]) ->
     readers=st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_size=3),
     seed=st.one_of(st.none(), st.integers(0, 100)),
 )
-@settings(max_examples=60, deadline=None)
+@quickly
 def test_no_chunk_is_lost_or_doubled_by_native_cancellations(
     buffer_size: int | None, pauses: list[int], readers: list[list[int]], seed: int | None
 ) -> None:

@@ -5,12 +5,12 @@ The undisturbed run is compared with a model (``fallback_tree``), so an answer t
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
+from property_support import quickly
 
 from fallback_tree import Leaf, Log, Node, Said, Sup, TreeHost, course, trees
 from micdrop_agent.errors import AllAgentsFailedError
@@ -19,11 +19,6 @@ from micdrop_agent.messages import ToolCall
 from micdrop_agent.testing import BACKENDS, Backend, InvariantError, Probe, Trace, run_scenario, run_virtual
 
 both = pytest.mark.parametrize("backend", BACKENDS)
-thoroughly = settings(
-    max_examples=int(os.environ.get("MICDROP_EXAMPLES", "60")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
 fractions = st.floats(0, 1, exclude_max=True)
 disturbances = st.sampled_from(["cancel", "cancel(heard)", "answer", "aclose", "close answer", "host scope"])
 lags = st.sampled_from([0.0, 0.0, 0.6, 1.0])
@@ -44,7 +39,7 @@ def effects(log: Log, trace: Trace) -> list[tuple[str, str]]:
 
 
 @both
-@thoroughly
+@quickly
 @given(tree=trees(ties=False, restart=True))
 def test_invariants_9_and_10_a_quiet_answer_is_what_the_model_says(backend: Backend, tree: Sup) -> None:
     """Text, tools, who was asked, who is active, what was told, and how it ended."""
@@ -89,7 +84,7 @@ def named(tree: Sup) -> set[str]:
 
 
 @both
-@thoroughly
+@quickly
 @given(tree=trees(ties=True, restart=False), lag=lags, seed=seeds)
 def test_invariant_9_ties_and_lag_leave_no_trace_of_a_loser(
     backend: Backend, tree: Sup, lag: float, seed: int | None
@@ -122,7 +117,7 @@ def check_groups(host: TreeHost, trace: Trace) -> None:
 
 
 @both
-@thoroughly
+@quickly
 @given(tree=trees(ties=True, restart=False), what=disturbances, fraction=fractions, lag=lags, seed=seeds)
 def test_invariants_2_5_and_6_hold_wherever_an_answer_is_cut(
     backend: Backend, tree: Sup, what: str, fraction: float, lag: float, seed: int | None
@@ -134,7 +129,7 @@ def test_invariants_2_5_and_6_hold_wherever_an_answer_is_cut(
 
 
 @both
-@thoroughly
+@quickly
 @given(tree=trees(ties=True, restart=True), fraction=fractions, lag=lags, seed=seeds)
 def test_invariants_8_and_10_a_barge_in_is_never_a_failure(
     backend: Backend, tree: Sup, fraction: float, lag: float, seed: int | None

@@ -6,14 +6,14 @@ A list of operations is played on one agent, on both event loops, and on the mod
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
+from property_support import searching
 
 from fallback_kit import Cast, Heard, down, listen
 from micdrop_agent.health import HealthRegistry
@@ -301,11 +301,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(
-    max_examples=int(os.environ.get("MICDROP_EXAMPLES", "80")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@searching(80)
 @given(play=plays())
 def test_rotation_health_and_cancellation_are_those_of_the_model(backend: Backend, play: Any) -> None:
     count, prefer, ops = play

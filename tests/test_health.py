@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from property_support import searching
 
 from fallback_kit import down
 from micdrop_agent.errors import AllAgentsFailedError, Attempt
@@ -539,4 +540,4 @@ class HealthMachine(RuleBasedStateMachine):
 
 
 TestHealthMachine = HealthMachine.TestCase
-TestHealthMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestHealthMachine.settings = searching(100, stateful_step_count=30)
