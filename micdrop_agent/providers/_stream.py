@@ -21,6 +21,7 @@ from micdrop_agent.providers._sse import MAX_EVENT_BYTES, SseReader
 
 if TYPE_CHECKING:
     from micdrop_agent.providers._http import Response
+    from micdrop_agent.providers._sse import SseEvent
     from micdrop_agent.providers._translate import Translator
     from micdrop_agent.providers.protocol import ProviderEvent
 
@@ -34,11 +35,12 @@ class BodyReader:
 
     Args:
         translator: Of the provider's kind of stream.
+        first_alone: Leave what stands behind the first text of its read to ``catch_up()``.
     """
 
-    __slots__ = ("_begin", "_reader", "_size", "_whole", "translator")
+    __slots__ = ("_begin", "_first_alone", "_later", "_reader", "_size", "_whole", "translator")
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: Translator, *, first_alone: bool = False) -> None:
         self.translator = translator
         self._reader = SseReader()
         self._begin: bytes | None = b""
@@ -46,6 +48,16 @@ class BodyReader:
         self._whole: list[bytes] | None = None
         """The pieces of a body that is one JSON value."""
         self._size = 0
+        self._first_alone = first_alone
+        self._later: list[SseEvent] = []
+        """Events behind the first text of a read: that is handed out before they are looked at."""
+
+    def catch_up(self) -> bool:
+        """Take what was left of a read, if anything was."""
+        later, self._later = self._later, []
+        for event in later:
+            self.translator.feed(event)
+        return bool(later)
 
     def feed(self, data: bytes) -> None:
         """Take the bytes of one read. Never raises: a failure is the translator's."""
@@ -68,6 +80,7 @@ class BodyReader:
 
     def end(self) -> None:
         """The body is at its end."""
+        self.catch_up()
         translator = self.translator
         if self._whole is not None:
             translator.whole(b"".join(self._whole).removeprefix(_BOM))
@@ -93,8 +106,13 @@ class BodyReader:
         except ProviderError as error:
             translator.failure = translator.failure or error
             return
-        for event in events:
+        for number, event in enumerate(events):
             translator.feed(event)
+            if self._first_alone and translator.events and isinstance(translator.events[-1], str):
+                # In a burst of 200 chunks the caller would wait for all of them to hear the first.
+                self._first_alone = False
+                self._later = events[number + 1 :]
+                return
 
     def _gather(self, data: bytes) -> None:
         self._size += len(data)
@@ -118,7 +136,7 @@ class HttpStream:
     def __init__(self, response: Response, translator: Translator, provider: str) -> None:
         self._response = response
         self._translator = translator
-        self._body = BodyReader(translator)
+        self._body = BodyReader(translator, first_alone=True)
         self._provider = provider
         self._ended = False
 
@@ -126,7 +144,8 @@ class HttpStream:
         """See ``ProviderStream.receive``."""
         translator = self._translator
         if not self._ended:
-            await self._read()
+            if not self._body.catch_up():
+                await self._read()
             if translator.done or translator.failure is not None:
                 self._ended = True
             events = translator.events
