@@ -207,5 +207,11 @@ def mapped(error: Exception, *, in_body: bool) -> ProviderError:
     if kind is None:
         # A closed client, a broken hook: a bug on this side, not a failure of the server.
         raise error
-    # Only the class: texts of these errors may repeat URLs.
-    return ProviderError(f"the HTTP client failed: {type(error).__name__}: {error}", kind=kind)
+    return ProviderError(f"the HTTP client failed: {type(error).__name__}: {_told(error)}", kind=kind)
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, or what its cause says: on Trio the clients' own errors are mostly without words."""
+    while not str(error) and error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) or "no reason given"
