@@ -33,6 +33,8 @@ NAMES: Final = {
     "litellm": "LiteLLM",
 }
 LEFT, WIDTH, ROW = 170, 760, 30
+BUSY: Final = 2.0
+"""A measurement alone makes a load of one to one and a half."""
 
 
 class Drawing:
@@ -48,7 +50,7 @@ class Drawing:
         self.height = height + 96
         self.parts: list[str] = []
         self.text(16, 28, title, size=17, weight="600")
-        self.text(16, self.height - 14, note, size=11.5, ink=OTHER)
+        self.text(16, self.height - 14, note, size=11, ink=OTHER)
 
     def text(self, x: float, y: float, words: str, **style: Any) -> None:
         """Some words."""
@@ -168,7 +170,7 @@ def failover(told: dict[str, Any]) -> Drawing:
     scale = Scale(0, most, LEFT + 40, WIDTH - 60)
     drawing = Drawing(
         "Failover: until the backup's first word",
-        "Two agents of a loopback provider, warm connections; the line spans 98 % of the rounds, the dot is the median.",
+        "Two agents of a loopback provider, warm connections; line: 98 % of the rounds, dot: median." + busy(told),
         ROW * 4 + 118,
     )
     for number, (key, name) in enumerate(FAILURES):
@@ -178,7 +180,9 @@ def failover(told: dict[str, Any]) -> Drawing:
         drawing.dot(scale.at(middle[key]), y, OURS)
         drawing.text(scale.at(each[-2]) + 10, y + 4, f"{middle[key]:.2f} ms", size=12, ink=OURS)
     top = 66 + ROW * 4 + 26
-    drawing.text(16, top - 8, "A primary that stalls in 5 % of its answers: the slowest of 100 answers", weight="600")
+    drawing.text(
+        16, top - 8, "A primary that stalls in 5 % of its answers: 99.5 % of all answers begin within", weight="600"
+    )
     hedges = (
         ("stalling_primary_hedge_ms", "hedge after 50 ms", OURS),
         ("stalling_primary_time-out_ms", "time-out of 500 ms", OTHER),
@@ -198,23 +202,29 @@ def growth(told: dict[str, Any]) -> Drawing:
     counts = [count for count in medians["count"] if int(count) >= 10]
     drawing = Drawing(
         "Cost of one live answer, by how many there are",
-        f"6 chunks 350 ms apart, all begun in the same instant; {told['loop']}, one CPU. Memory: agent, conversation, task, socket.",
-        210,
+        f"6 chunks 350 ms apart, all begun in the same instant; {told['loop']}, one CPU. Memory: agent, conversation, task, socket."
+        + busy(told),
+        236,
     )
     rows = (("memory_kib_each", "KiB of memory", OURS), ("cpu_ms_each", "ms of CPU for the whole answer", ACCENT))
     across = Scale(10, int(counts[-1]), 90, WIDTH - 60, log=True)
     for at, (key, name, colour) in enumerate(rows):
         values = [medians[key][count] for count in counts]
-        up = Scale(0, max(values) * 1.35, 142 + 104 * at, 62 + 104 * at)
+        up = Scale(0, max(values) * 1.35, 142 + 122 * at, 66 + 122 * at)
         points = [(across.at(int(count)), up.at(value)) for count, value in zip(counts, values, strict=True)]
         drawing.line([(90, up.at(0)), (WIDTH - 60, up.at(0))], "#dfe2e6")
         drawing.line(points, colour, 2)
-        drawing.text(16, 56 + 104 * at, name, size=12, ink=colour, weight="600")
+        drawing.text(16, 56 + 122 * at, name, size=12, ink=colour, weight="600")
         for (x, y), value, count in zip(points, values, counts, strict=True):
             drawing.dot(x, y, colour)
             drawing.text(x, y - 10, f"{value:.3g}", size=12, anchor="middle", ink=colour)
             drawing.text(x, up.at(0) + 15, f"{int(count):,}", size=11, anchor="middle", ink=OTHER)
     return drawing
+
+
+def busy(told: dict[str, Any]) -> str:
+    """A word about other work on the machine, if there was any: the drawing shall say so."""
+    return f" Machine busy (load {told['load']})." if told["load"] > BUSY else ""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -233,9 +243,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
-    note = "Loopback provider, warm, Chat Completions, 10 messages; thick: the middle half, thin: 98 % of the answers, dot: median."
+    note = "Loopback provider, warm, 10 messages; thick: the middle half, thin: 98 % of the answers, dot: median."
     if options.peers:
         told = read(options.peers)
+        note += busy(told)
         distributions(told, "first", "Time to the first chunk", note).save(options.out / "first-chunk.svg")
         long = note.replace("10 messages", "202 messages")
         distributions(told, "long", "Time to the first chunk, late in a long call", long).save(
@@ -243,6 +254,7 @@ def main() -> None:
         )
         crowd = (
             "6 chunks 350 ms apart, all begun in the same instant, one CPU; memory from before the clients were made."
+            + busy(told)
         )
         bars(told, "crowd_memory_kib", "Memory of each of 1,000 live answers", crowd, "KiB").save(
             options.out / "memory.svg"
