@@ -212,6 +212,10 @@ def mapped(error: Exception, *, in_body: bool) -> ProviderError:
 
 def _told(error: BaseException) -> str:
     """What an error says, or what its cause says: on Trio the clients' own errors are mostly without words."""
-    while not str(error) and error.__cause__ is not None:
-        error = error.__cause__
+    while not str(error):
+        # The clients raise theirs from within the handler, some without `from`.
+        inner = error.__cause__ or error.__context__
+        if inner is None:
+            break
+        error = inner
     return str(error) or "no reason given"
