@@ -90,7 +90,13 @@ def responses(words: list[str]) -> tuple[bytes, list[bytes], bytes]:
 
     def response(status: str, output: list[Any], usage: dict[str, Any] | None) -> dict[str, Any]:
         fixed = {"id": "resp_1", "object": "response", "created_at": 1_790_000_000, "model": "m", "tools": []}
-        rest: dict[str, Any] = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "tool_choice": "auto"}
+        rest: dict[str, Any] = {
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "tool_choice": "auto",
+        }
         return {**fixed, **rest, "parallel_tool_calls": True, "status": status, "output": output, "usage": usage}
 
     def item(status: str, content: list[Any]) -> dict[str, Any]:

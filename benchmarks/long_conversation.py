@@ -110,6 +110,7 @@ class Table:
             samples.add(f"messages_{count}_us", f"ours, {number} tools", await turn(agent, said))
         for name, clients in self.floors.items():
             for count, client in clients.items():
+                began = 0
                 for _ in range(2):
                     began = time.process_time_ns()
                     async for _ in client.chunks(MODEL):
