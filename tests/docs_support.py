@@ -128,7 +128,9 @@ def run_block(block: Block, backend: Backend) -> str:
     printed = io.StringIO()
     module = types.ModuleType("a_block_of_the_docs")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(sys.modules, {module.__name__: module}))
+        # Not mock.patch.dict: it would also forget what the block is the first to import.
+        sys.modules[module.__name__] = module
+        stack.callback(sys.modules.pop, module.__name__)
         stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(mock.patch("anyio.run", _runner(block, backend)))
         stack.callback(logging.getLogger("micdrop_agent").setLevel, logging.NOTSET)
