@@ -56,7 +56,7 @@ def fails(
     server = ScriptedProvider([reply])
 
     async def scenario() -> ProviderError:
-        given = {"model": "m", "api_key": KEY, "base_url": server.base_url, "retry": NEVER, **options}
+        given: dict[str, Any] = {"model": "m", "api_key": KEY, "base_url": server.base_url, "retry": NEVER, **options}
         async with server:
             agent = make(connect=server.connect, **given)
             assert KEY not in f"{agent!r}{agent}"

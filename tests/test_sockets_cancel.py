@@ -185,7 +185,7 @@ def test_fifty_agents_that_fight_for_one_client_leave_every_connection_usable(ba
 
                 async def call(number: int) -> None:
                     dice = random.Random(number)
-                    more = {"base_url": url, "api_key": "k"} if kind == "httpx2" else {}
+                    more: dict[str, Any] = {"base_url": url, "api_key": "k"} if kind == "httpx2" else {}
                     async with ChatAgent(model="m", client=client, retry=Retry(first_wait=999), **more) as agent:
                         for _ in range(rounds):
                             agent.conversation.replace([])

@@ -77,7 +77,7 @@ async def ask(agent: Any) -> Any:
 def test_a_client_is_shared_by_agents_and_outlives_them(backend: str, kind: str, make: Callable[..., Any]) -> None:
     async def scenario() -> None:
         async with world(kind, [say("Hello ", "you.")]) as (server, url, client):
-            options = {"model": "m", "client": client, "base_url": url}
+            options: dict[str, Any] = {"model": "m", "client": client, "base_url": url}
             async with make(**options) as first, make(**options) as second:
                 for _ in range(2):
                     assert await ask(first) == await ask(second) == "Hello you."
@@ -117,7 +117,7 @@ def test_a_client_does_not_retry_and_the_agent_does(backend: str, kind: str) -> 
     async def scenario() -> None:
         failing = [fault("status", status=503), fault("status", status=503), say("Hello.")]
         async with world(kind, failing) as (server, url, client):
-            options = {"model": "m", "client": client, "base_url": url, "raise_on_failure": False}
+            options: dict[str, Any] = {"model": "m", "client": client, "base_url": url, "raise_on_failure": False}
             async with ChatAgent(retry=NEVER, **options) as agent:
                 error = await ask(agent)
                 assert (error.kind, error.status, len(server.requests)) == ("overloaded", 503, 1)
@@ -151,7 +151,13 @@ def test_each_failure_of_a_client_is_named_as_ours_and_the_client_works_on(
 ) -> None:
     async def scenario() -> None:
         async with world(kind, [reply, say("Hello.")]) as (_, url, client):
-            options = {"model": "m", "client": client, "base_url": url, "raise_on_failure": False, "retry": NEVER}
+            options: dict[str, Any] = {
+                "model": "m",
+                "client": client,
+                "base_url": url,
+                "raise_on_failure": False,
+                "retry": NEVER,
+            }
             async with ChatAgent(timeouts=Timeouts(first_chunk=0.2), **options) as agent:
                 error = await ask(agent)
                 assert isinstance(error, ProviderError)
@@ -168,7 +174,12 @@ def test_each_failure_of_a_client_is_named_as_ours_and_the_client_works_on(
 def test_a_client_finds_nobody_at_home(backend: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         client = make_client(kind, "http://127.0.0.1:9/v1")
-        options = {"model": "m", "client": client, "base_url": "http://127.0.0.1:9/v1", "raise_on_failure": False}
+        options: dict[str, Any] = {
+            "model": "m",
+            "client": client,
+            "base_url": "http://127.0.0.1:9/v1",
+            "raise_on_failure": False,
+        }
         async with ChatAgent(retry=NEVER, **options) as agent:
             assert (await ask(agent)).kind == "connection"
         await close(client)
@@ -202,7 +213,7 @@ def test_a_barge_in_closes_the_connection_of_a_client_and_leaves_the_client_usab
 def test_a_client_in_a_second_event_loop_is_one_clear_error(first: str, second: str, kind: str) -> None:
     """Its pool holds connections of the first loop, which the second one can neither use nor close."""
     client = make_client(kind, "http://127.0.0.1:9/v1")
-    options = {"model": "m", "client": client, "base_url": "http://127.0.0.1:9/v1", "retry": NEVER}
+    options: dict[str, Any] = {"model": "m", "client": client, "base_url": "http://127.0.0.1:9/v1", "retry": NEVER}
 
     async def once() -> None:
         async with ChatAgent(raise_on_failure=False, **options) as agent:

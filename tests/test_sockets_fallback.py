@@ -42,24 +42,23 @@ def faulty(name: str, dice: random.Random) -> Reply:
     """What the first server does; most ways come after any number of words."""
     words = WORDS[: dice.randrange(len(WORDS))]
     text: list[dict[str, Any]] = [{"text": words}]
-    return parts(
-        {
-            "status": [{"status": dice.choice([500, 503, 429, 401, 400]), "headers": {"retry-after": "9"}}],
-            "silent before the head": [{"silence": "before_headers"}],
-            "silent": [*text, {"silence": True}],
-            "only keep-alives": [*text, {"keepalives": 0.005}],
-            "ends": [*text, {"cut": "eof"}],
-            "resets": [*text, {"cut": "reset"}],
-            "closes at once": [{"cut": "before_status"}],
-            # Reached over a kept connection only, which is the end of that.
-            "refused": [{"cut": "before_status"}],
-            "ends without its mark": [*text, {"stop": True}],
-            "tells an error": [*text, {"error": "Internal error"}],
-            "cut in a call": [*text, {"tool_begun": "look_up"}, {"cut": "reset"}],
-            "fails behind a tool": [{"tool": "look_up", "args": {}}],
-            "healthy": [{"text": WORDS}],
-        }[name]
-    )
+    scripts: dict[str, list[dict[str, Any]]] = {
+        "status": [{"status": dice.choice([500, 503, 429, 401, 400]), "headers": {"retry-after": "9"}}],
+        "silent before the head": [{"silence": "before_headers"}],
+        "silent": [*text, {"silence": True}],
+        "only keep-alives": [*text, {"keepalives": 0.005}],
+        "ends": [*text, {"cut": "eof"}],
+        "resets": [*text, {"cut": "reset"}],
+        "closes at once": [{"cut": "before_status"}],
+        # Reached over a kept connection only, which is the end of that.
+        "refused": [{"cut": "before_status"}],
+        "ends without its mark": [*text, {"stop": True}],
+        "tells an error": [*text, {"error": "Internal error"}],
+        "cut in a call": [*text, {"tool_begun": "look_up"}, {"cut": "reset"}],
+        "fails behind a tool": [{"tool": "look_up", "args": {}}],
+        "healthy": [{"text": WORDS}],
+    }
+    return parts(scripts[name])
 
 
 FAULTS: Final = (
