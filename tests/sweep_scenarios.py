@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.from_thread
 from property_support import Runs, toolbox
 
 from micdrop_agent import (
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     Scenario = Callable[[Probe], Awaitable[None]]
 
 
+TOOLS = toolbox(Runs())  # made once: reading signatures would take longer than the answers
+
+
 async def _talk(probe: Probe, agent: Agent, turns: int = 2) -> None:
     """Ask and read, as long as the agent is open."""
     async with agent:
@@ -45,12 +49,29 @@ async def plain(probe: Probe) -> None:
 
 async def tools_at_once(probe: Probe) -> None:
     script: list[Any] = ["Let me see. ", [Call("quick"), Call("slow"), Call("raises"), Call("finishes")], "There."]
-    await _talk(probe, ScriptedAgent(script, tools=toolbox(Runs())))
+    await _talk(probe, ScriptedAgent(script, tools=TOOLS))
 
 
 async def tools_in_turn(probe: Probe) -> None:
     script: list[Any] = [Call("slow"), "Well. ", [Call("finishes"), Call("quick")], "There."]
-    await _talk(probe, ScriptedAgent(script, tools=toolbox(Runs()), parallel_tools=False))
+    await _talk(probe, ScriptedAgent(script, tools=TOOLS, parallel_tools=False))
+
+
+@tool(thread=True)
+def blocks(agent: Agent) -> int:
+    """Work in a thread, and ask the event loop for something in the middle of it."""
+    return anyio.from_thread.run_sync(len, agent.conversation)
+
+
+@tool(thread=True, on_cancel="finish")
+def blocks_to_the_end() -> str:
+    """Work in a thread, and keep the result after a barge-in."""
+    return "done"
+
+
+async def tools_in_threads(probe: Probe) -> None:
+    script: list[Any] = ["Let me see. ", [Call("blocks"), Call("blocks_to_the_end"), Call("slow")], "There."]
+    await _talk(probe, ScriptedAgent(script, tools=[*TOOLS, blocks, blocks_to_the_end]), turns=1)
 
 
 async def failing(probe: Probe) -> None:
@@ -141,7 +162,7 @@ async def model_retries(probe: Probe) -> None:
 
 def _children(*scripts: Sequence[Act], **options: Any) -> FallbackAgent:
     """A fallback whose children play one script each."""
-    factories = [lambda script=script: ScriptedAgent(script, tools=toolbox(Runs())) for script in scripts]
+    factories = [lambda script=script: ScriptedAgent(script, tools=TOOLS) for script in scripts]
     return FallbackAgent(factories, raise_on_failure=False, **options)
 
 
@@ -203,6 +224,7 @@ SINGLE: list[Scenario] = [
     plain,
     tools_at_once,
     tools_in_turn,
+    tools_in_threads,
     failing,
     small_buffer,
     slow_reader,
