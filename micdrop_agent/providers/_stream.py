@@ -65,7 +65,7 @@ class BodyReader:
             data = self._begin + data
             # Some gateways begin with blank lines while the model still waits in a queue.
             start = data.removeprefix(_BOM).lstrip()[:1]
-            if not start and len(data) < MAX_EVENT_BYTES:
+            if (not start and len(data) < MAX_EVENT_BYTES) or _BOM.startswith(data):
                 self._begin = data
                 return
             self._begin = None

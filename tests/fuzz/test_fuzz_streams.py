@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from micdrop_agent._text import ThinkFilter
@@ -174,6 +174,7 @@ def test_a_damaged_stream_is_read_the_same_however_it_is_cut_and_fails_only_as_p
     bits=st.lists(st.one_of(st.sampled_from(_BITS), st.binary(max_size=20)), max_size=20),
     cuts=st.lists(st.integers(0, 999)),
 )
+@example(bits=[b"\xef\xbb\xbf", b"[DONE]"], cuts=[1])  # a cut within the byte order mark
 def test_bytes_without_sense_fail_only_as_provider_error(bits: list[bytes], cuts: list[int]) -> None:
     check(b"".join(bits), cuts)
 
