@@ -81,10 +81,15 @@ class Pipe:
         """The next chunk; ``None`` at the end, and after it was cut off."""
         self.read = True
         self.waiting += 1
+        waits = not self.pending
         try:
             await self.inbox.receive()  # at least as many wake-ups as there are chunks
             while not self.pending and not self.cut:
                 await self.inbox.receive()
+            # A reader whose scope was cancelled after its chunk had been handed over is woken as if it
+            # had not been: it gets no chunk, and the next reader does.
+            if waits:
+                await anyio.lowlevel.checkpoint_if_cancelled()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             pass
         except BaseException:
