@@ -18,7 +18,6 @@ Invariants, pinned in tests/test_http_direct.py and tests/test_http_cancel.py:
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -80,7 +79,7 @@ class DirectTransport:
         self._tls_context = tls_context
         self._max_head_bytes = max_head_bytes
         self._max_response_bytes = max_response_bytes
-        self._idle: deque[Connection] = deque()
+        self._idle: list[Connection] = []  # two at most
         self._live: set[Connection] = set()
         self._warming: anyio.Event | None = None
         """Set once the connection that is being opened ahead is there, or failed."""
@@ -188,7 +187,7 @@ class DirectTransport:
         The one that waited longest comes first, so that turns keep the spare one alive too.
         """
         while self._idle:
-            connection = self._idle.popleft()
+            connection = self._idle.pop(0)
             if self._is_fresh(connection, anyio.current_time()):
                 return connection
             await connection.aclose()
