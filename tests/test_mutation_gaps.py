@@ -81,3 +81,21 @@ def test_what_a_turn_does_after_its_scope_was_cancelled_has_no_effect(backend: B
             return chunks
 
     assert run_virtual(backend, scenario) == []
+
+
+@both
+def test_a_producer_that_cannot_be_cancelled_is_woken_when_its_reader_is_gone(backend: Backend) -> None:
+    """Fault "a producer waits for a reader that is gone": behind a shield nothing else wakes it."""
+
+    async def stubborn(turn: Turn) -> None:
+        with anyio.CancelScope(shield=True):
+            await turn.write("One ")
+            await turn.write("two.")
+
+    async def scenario() -> None:
+        async with ScriptedAgent([stubborn], buffer_size=0) as agent:
+            agent.answer()
+            await anyio.sleep(1)
+            agent.cancel()
+
+    run_virtual(backend, scenario)
