@@ -8,13 +8,14 @@ import anyio
 import pytest
 
 from fallback_kit import Cast, Heard, down, listen, stored
-from micdrop_agent import Agent, Message, ToolCall
-from micdrop_agent.events import AnswerSkipped
-from micdrop_agent.testing import BACKENDS, Backend, ScriptedAgent, run_virtual
+from micdrop_agent import Agent, Message, ToolCall, ToolResult, tool
+from micdrop_agent.events import EVENT_TYPES, AnswerSkipped, MessageAdded, MessageCorrected, UserMessageCancelled
+from micdrop_agent.testing import BACKENDS, Backend, Call, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from micdrop_agent.events import Event
     from micdrop_agent.turn import Turn
 
 both = pytest.mark.parametrize("backend", BACKENDS)
@@ -99,3 +100,49 @@ def test_a_producer_that_cannot_be_cancelled_is_woken_when_its_reader_is_gone(ba
             agent.cancel()
 
     run_virtual(backend, scenario)
+
+
+@both
+def test_a_listener_finds_the_change_that_its_event_reports(backend: Backend) -> None:
+    """Fault "an event comes before its change": whoever looks at the conversation must not look too early."""
+    reported: list[tuple[str, bool]] = []
+
+    def look(event: Event) -> None:
+        seen = False
+        match event:
+            case MessageAdded(message, index):
+                seen = agent.conversation[index] is message
+            case MessageCorrected(old, new, index):
+                seen = agent.conversation.index_of(old) is None and new in (
+                    None,
+                    *agent.conversation[index : index + 1],
+                )
+            case UserMessageCancelled(message):
+                seen = message is not None and agent.conversation.index_of(message) is None
+            case _:
+                return
+        reported.append((type(event).__name__, seen))
+
+    @tool
+    def look_up() -> str:
+        """Look it up."""
+        return "found"
+
+    agent = ScriptedAgent(["Let me see. ", Call("look_up"), "It is one."], tools=[look_up])
+
+    async def scenario() -> None:
+        async with agent:
+            for kind in EVENT_TYPES:
+                agent.on(kind, look)
+            agent.add_user_message("Well?")
+            agent.add_message("system", "Be brief.")
+            agent.add_tool_message(ToolCall("c0", "look_up", "{}"))
+            agent.add_tool_message(ToolResult("c0", "look_up", '"found"'))
+            assert "".join([chunk async for chunk in agent.answer()]) == "Let me see. It is one."
+            agent.cancel(heard=len("Let me see. It"))
+            agent.cancel(heard=0)
+            agent.cancel_last_user_message()
+
+    run_virtual(backend, scenario)
+    kinds = ["MessageAdded"] * 8 + ["MessageCorrected"] * 3 + ["UserMessageCancelled"]
+    assert reported == [(kind, True) for kind in kinds]
