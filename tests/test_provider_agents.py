@@ -218,3 +218,21 @@ def test_a_server_that_ignores_stream_is_understood(backend: Backend) -> None:
     text, result, _ = ask(backend, [body_of(body, headers={"content-type": "application/json"})])
     assert text == "Hello."
     assert result.usage.input_tokens == 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_typed_dialect_calls_what_the_model_said_a_message(backend: Backend) -> None:
+    """llama.cpp answers 400 ("Cannot determine type of 'item'") to the short form: tests/test_servers_llama.py."""
+
+    async def scenario() -> list[Any]:
+        async with ScriptedProvider([say("Hello.")]) as server:
+            options: dict[str, Any] = {"api_key": "k", "base_url": server.base_url, "connect": server.connect}
+            async with OpenaiAgent(dialect="typed", **options) as agent:
+                for _ in range(2):
+                    agent.add_user_message("hi")
+                    await agent.answer().wait()
+            return [item for item in server.requests[1].body["input"] if item["role"] == "assistant"]
+
+    assert run_virtual(backend, scenario) == [{"type": "message", "role": "assistant", "content": "Hello."}]
+    with pytest.raises(ValueError, match="dialect"):
+        OpenaiAgent(api_key="k", dialect="klingon")  # type: ignore[arg-type]

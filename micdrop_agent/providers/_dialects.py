@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from micdrop_agent.providers._history import State
     from micdrop_agent.providers._repair import CallGroup, Entry
 
-__all__ = ["ChatDialect", "MistralDialect", "ResponsesDialect", "TemplateDialect"]
+__all__ = ["ChatDialect", "MistralDialect", "ResponsesDialect", "TemplateDialect", "TypedDialect"]
 
 OPENING: Final = "(The call has just begun. Speak first.)"
 """Stands for the caller, who has said nothing yet: most servers want a message from the user."""
@@ -55,6 +55,15 @@ class ResponsesDialect(Dialect):
             )
         for output in outputs:
             state.put("tool", output)
+
+
+class TypedDialect(ResponsesDialect):
+    """The same with the type of what the model said, which OpenAI lets one leave out and llama.cpp does not."""
+
+    def message(self, role: str, content: str) -> bytes:
+        """A message that says that it is one."""
+        plain = super().message(role, content)
+        return b'{"type":"message",' + plain[1:] if role == "assistant" else plain
 
 
 class ChatDialect(Dialect):

@@ -107,7 +107,11 @@ class Dialect(ABC):
     def texts(self, state: State, messages: list[Message]) -> None:
         """Encode messages of one role."""
         for each in messages:
-            state.put(each.role, message(each.role, each.content))
+            state.put(each.role, self.message(each.role, each.content))
+
+    def message(self, role: str, content: str) -> bytes:
+        """A message with words."""
+        return message(role, content)
 
     @abstractmethod
     def calls(self, state: State, group: CallGroup) -> None:
@@ -122,8 +126,8 @@ class Dialect(ABC):
         """Encode what waits, and what a request needs at its end."""
         self.flush(state)
         if continue_from:
-            state.put("assistant", message("assistant", continue_from))
-            state.put("system", message("system", CONTINUE_NOTE))
+            state.put("assistant", self.message("assistant", continue_from))
+            state.put("system", self.message("system", CONTINUE_NOTE))
 
 
 class HistoryEncoder:

@@ -7,10 +7,10 @@ Source: Micdrop package ``@micdrop/openai``, ``OpenaiAgent.ts``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from micdrop_agent.providers._agent import HttpAgent
-from micdrop_agent.providers._dialects import ResponsesDialect
+from micdrop_agent.providers._dialects import ResponsesDialect, TypedDialect
 from micdrop_agent.providers._request import BodyBuilder
 from micdrop_agent.providers._stream_responses import ResponsesTranslator
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from micdrop_agent.providers._agent import HttpOptions
     from micdrop_agent.providers._http import ConnectFn
 
-__all__ = ["OpenaiAgent"]
+__all__ = ["OpenaiAgent", "ResponsesDialectName"]
+
+ResponsesDialectName: TypeAlias = Literal["openai", "typed"]
+
+_DIALECTS: Final = {"openai": ResponsesDialect, "typed": TypedDialect}
 
 
 class OpenaiAgent(HttpAgent):
@@ -36,6 +40,8 @@ class OpenaiAgent(HttpAgent):
         base_url: Another server with this API, such as ``http://localhost:8080/v1``.
         settings: Members merged last into each request, such as ``temperature``,
             ``max_output_tokens`` or ``reasoning``. ``stream``, ``input`` and ``messages`` are refused.
+        dialect: ``"openai"`` sends messages in their short form; ``"typed"`` says of each that it is a
+            message, which llama.cpp's server insists on for what the model itself said.
         connect: Opens connections in place of TCP; for tests.
         options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
             options of ``Agent``.
@@ -59,9 +65,13 @@ class OpenaiAgent(HttpAgent):
         client: Any = None,
         base_url: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        dialect: ResponsesDialectName = "openai",
         connect: ConnectFn | None = None,
         **options: Unpack[HttpOptions],
     ) -> None:
+        if dialect not in get_args(ResponsesDialectName):
+            raise ValueError(f'dialect must be "openai" or "typed", not {dialect!r}')
+        self.dialect = dialect
         super().__init__(
             model=model,
             api_key=api_key,
@@ -74,7 +84,11 @@ class OpenaiAgent(HttpAgent):
 
     def _make_builder(self) -> BodyBuilder:
         return BodyBuilder(
-            model=self.model, dialect=ResponsesDialect(), history="input", tools="responses", settings=self.settings
+            model=self.model,
+            dialect=_DIALECTS[self.dialect](),
+            history="input",
+            tools="responses",
+            settings=self.settings,
         )
 
     def _make_translator(self) -> ResponsesTranslator:
