@@ -52,6 +52,7 @@ class Stream:
                 await anyio.sleep_forever()
             if isinstance(act, list):
                 return list(act)
+            assert not isinstance(act, str)
             await anyio.sleep(act)
         return None
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 import trio
 
-from micdrop_agent import Agent, Message, ToolResult
+from micdrop_agent import Agent, Answer, Message, ToolResult
 from micdrop_agent.events import EVENT_TYPES
 from micdrop_agent.testing import BACKENDS, HANG, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import tool
@@ -146,13 +146,16 @@ def test_a_host_that_is_cancelled_keeps_what_nobody_has_begun_to_read(backend: B
             "ends call": ["a", lambda turn: turn.end_call()],
             "tools": ["a", Call("forever")],
         }
+        agent = ScriptedAgent(scripts[script], tools=[forever])  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        answers: list[Answer] = []
         with anyio.CancelScope() as scope:
-            async with ScriptedAgent(scripts[script], tools=[forever]) as agent:  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-                answer = agent.answer()
+            async with agent:
+                answers.append(agent.answer())
                 await anyio.sleep(1)
                 scope.cancel()
                 await anyio.sleep(1)
         assert scope.cancelled_caught
+        (answer,) = answers
         # An answer cut while it ran stores what was received: nothing. One that had ended keeps its text.
         assert texts(agent) == ([] if script == "tools" else ["a"])
         assert answer.status == ("cancelled" if script == "tools" else "completed")

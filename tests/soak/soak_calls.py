@@ -91,11 +91,12 @@ class Caller:
     async def call(self) -> None:
         """One whole call: an agent, some turns, the end; sometimes the host itself is cancelled."""
         self.tally["calls"] += 1
+        agent = self._agent()
         with anyio.CancelScope() as hung_up:
             if self.dice.random() < 0.1:
                 self.tally["host cancelled"] += 1
                 hung_up.deadline = anyio.current_time() + self.dice.random() * 0.2
-            async with self._agent() as agent:
+            async with agent:
                 for _ in range(self.dice.randrange(1, 7)):
                     agent.add_user_message(self.dice.choice(QUESTIONS))
                     await self._turn(agent)
