@@ -39,11 +39,13 @@ def test_each_python_block_runs_as_it_stands(block: str) -> None:
 
 
 def test_the_first_block_has_about_ten_lines() -> None:
-    assert len(BLOCKS[0].splitlines()) <= 11
+    assert len(list(filter(None, BLOCKS[0].splitlines()))) <= 10
 
 
 def test_each_session_that_is_named_exists() -> None:
-    sessions = set(re.findall(r"^@nox\.session\ndef (\w+)", (PROJECT / "noxfile.py").read_text(), re.MULTILINE))
+    sessions = set(
+        re.findall(r"^@nox\.session(?:\(.*\))?\ndef (\w+)", (PROJECT / "noxfile.py").read_text(), re.MULTILINE)
+    )
     pages = README + (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
     assert set(re.findall(r"nox (?:-R )?-s (\w+)", pages)) <= sessions
