@@ -199,7 +199,7 @@ class Supervision:
                 await self._ask(attempt)
         except Exception as raised:  # noqa: BLE001 - the child's error is why the next one is asked
             error = raised
-        except anyio.get_cancelled_exc_class() as cancelled:
+        except anyio.get_cancelled_exc_class() as cancelled:  # noqa: ASYNC103 - raised where it is ours; see below
             if anyio.current_effective_deadline() == -math.inf:
                 raise
             # Only on asyncio: the child awaited something that somebody else had cancelled.

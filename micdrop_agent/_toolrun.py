@@ -129,7 +129,7 @@ class _Run:
             self._fail(str(error))
         except TimeoutError as error:
             self._fail(str(error) or "the tool timed out")
-        except anyio.get_cancelled_exc_class():
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is ours
             if cancelled_from_outside():
                 raise
             self._fail("something that the tool waited for was cancelled")
@@ -236,5 +236,5 @@ def _stepwise(
         except GeneratorExit:
             steps.close()
             raise
-        except BaseException as thrown:  # noqa: BLE001 - passed on to the tool, as await does
+        except BaseException as thrown:  # noqa: BLE001, ASYNC103 - passed on to the tool, as await does
             error = thrown

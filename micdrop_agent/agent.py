@@ -171,7 +171,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
                     await self._stop_resources()
             finally:
                 if self._kept is not None:
-                    await self._kept._finish(raising=whole)
+                    await self._kept._finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
 
     async def aclose(self) -> None:
         """Cancel the live answer, forget the listeners, and let nothing start any more.

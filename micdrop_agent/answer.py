@@ -305,7 +305,7 @@ class Answer(ObjectReceiveStream[str]):
         """The answer's task, in the agent's task group. No Exception ever leaves it."""
         try:
             await self._generate(previous)
-        except anyio.get_cancelled_exc_class():
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is not this task's alone
             self._stop(None, keep_unread=True)
             # The agent's or the host's own cancellation goes on; a native cancellation of this
             # one task is only a cancel() of this answer and must not end the whole agent.
@@ -327,7 +327,7 @@ class Answer(ObjectReceiveStream[str]):
                     await self._agent._respond(self._turn)
         except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
             error = raised
-        except anyio.get_cancelled_exc_class() as stray:
+        except anyio.get_cancelled_exc_class() as stray:  # noqa: ASYNC103 - raised where it is ours
             if cancelled_from_outside():
                 raise
             error = MicdropError("something that generate_answer waited for was cancelled")

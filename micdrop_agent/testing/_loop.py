@@ -46,7 +46,7 @@ class Steps:
         if self.on_step is not None and self.error is None:
             try:
                 self.on_step(self.count)
-            except BaseException as error:  # noqa: BLE001  # the event loop would swallow it; it is raised after the run
+            except BaseException as error:  # noqa: BLE001, ASYNC103 - the event loop would swallow it; it is raised after the run
                 self.error = error
         return self.count <= self.max_steps
 

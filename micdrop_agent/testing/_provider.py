@@ -203,9 +203,9 @@ class ScriptedProvider:
         self._group.cancel_scope.cancel()
         if isinstance(error, Exception):
             # The group would wrap the caller's own error; it leaves as itself when the group does not see it.
-            await self._group.__aexit__(None, None, None)
+            await self._group.__aexit__(None, None, None)  # noqa: ASYNC102 - this is the end of a group
             return None
-        return await self._group.__aexit__(kind, error, trace)
+        return await self._group.__aexit__(kind, error, trace)  # noqa: ASYNC102 - this is the end of a group
 
     async def connect(self, host: str = "provider.test", port: int = 80, tls: bool = False) -> anyio.abc.ByteStream:
         """Open a connection in memory.

@@ -154,7 +154,7 @@ async def _play(scenario: Scenario, run: _Run) -> None:
                 trace.error = error
             # A cancellation that came with the scenario's last step is delivered here.
             await anyio.lowlevel.checkpoint()
-    except asyncio.CancelledError:
+    except asyncio.CancelledError:  # noqa: ASYNC103 - the injected one ends here
         if native is None:
             raise
         while native.cancelling():

@@ -215,7 +215,7 @@ class DirectTransport:
                 await read_more(connection, parser)
         except BaseException:
             parser.detach()
-            await self.discard(connection)
+            await self.discard(connection)  # noqa: ASYNC102 - it shields and bounds itself
             raise
         return DirectResponse(self, connection, parser)
 
