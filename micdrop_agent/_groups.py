@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import anyio
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -15,6 +17,9 @@ __all__ = ["lone_error_unwrapped"]
 def lone_error_unwrapped() -> Generator[None]:
     """Let one error out as itself; a task group wraps even a single one in a group.
 
+    On Trio the cancellation of a task by a scope further out is in the group as well. It is left out, as
+    it would be if there were no task group: the error alone goes on, and that scope stays cancelled.
+
     Only the group that the task group made is opened: a group that the body raised on its own
     passes through as it was. The raise stands outside the ``except`` block, so that the error
     keeps the ``__cause__`` and ``__context__`` that its author gave it.
@@ -23,8 +28,15 @@ def lone_error_unwrapped() -> Generator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        if len(group.exceptions) != 1:
+        errors = [error for error in group.exceptions if not _is_cancellation(error)]
+        if len(errors) != 1:
             raise
-        lone = group.exceptions[0]
+        lone = errors[0]
     if lone is not None:
         raise lone
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_cancellation, error.exceptions))
+    return isinstance(error, anyio.get_cancelled_exc_class())

@@ -146,3 +146,19 @@ def test_a_listener_finds_the_change_that_its_event_reports(backend: Backend) ->
     run_virtual(backend, scenario)
     kinds = ["MessageAdded"] * 8 + ["MessageCorrected"] * 3 + ["UserMessageCancelled"]
     assert reported == [(kind, True) for kind in kinds]
+
+
+@both
+def test_an_error_of_a_cancelled_host_leaves_as_itself(backend: Backend) -> None:
+    """Invariant 14, found by the sweep on Trio: the cancellation of our task must not make a group of it."""
+
+    async def scenario() -> None:
+        with anyio.CancelScope() as host:
+            async with ScriptedAgent(["One ", 1.0, "two."]) as agent:
+                agent.answer()
+                await anyio.sleep(0.5)
+                host.cancel()
+                raise LookupError("the host")
+
+    with pytest.raises(LookupError, match="the host"):
+        run_virtual(backend, scenario)
