@@ -72,8 +72,8 @@ class Ledger:
         self.conversation = conversation
         self.record_interrupted = record_interrupted
         self.chunks: list[str] = []
-        self.length = 0
-        self.received = 0
+        self.length: int = 0
+        self.received: int = 0
         self.segments: list[Segment] = []
         self.open: Segment | None = None
         self.calls: list[OpenCall] = []

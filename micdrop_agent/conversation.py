@@ -6,7 +6,7 @@ Positions are found by identity, never by equality: the same words may be said t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 
@@ -30,7 +30,7 @@ class Conversation(Sequence[Item]):
         self._may_replace: Callable[[], None] | None = None
         self._journal: Callable[[int, int, tuple[Item, ...]], None] | None = None
         """Told of every change, in order: at which place, how many items went, which came."""
-        self.version = 0
+        self.version: int = 0
         """Counts the changes; lets a provider keep what it made of an unchanged history."""
 
     @overload
@@ -56,7 +56,7 @@ class Conversation(Sequence[Item]):
             return self._items == other
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # mutable, compared by content
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # mutable, compared by content
 
     def __repr__(self) -> str:
         return f"Conversation({self._items!r})"

@@ -54,7 +54,7 @@ class MockAgent(Agent):
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         super().__init__(**options)
-        self.answers = 0
+        self.answers: int = 0
 
     async def generate_answer(self, turn: Turn) -> None:
         """Write the next numbered message."""

@@ -90,7 +90,7 @@ class ProviderError(MicdropError):
         self.retry_after = retry_after
         self.provider = provider
         self.text_sent = text_sent
-        self.retryable = kind in RETRYABLE_KINDS if retryable is None else retryable
+        self.retryable: bool = kind in RETRYABLE_KINDS if retryable is None else retryable
         self.request_id = request_id
 
 
@@ -128,7 +128,7 @@ class AllAgentsFailedError(MicdropError):
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         causes = "; ".join(f"{attempt.agent}: {attempt.error}" for attempt in attempts)
         super().__init__(f"all {len(attempts)} agents failed ({causes})")
-        self.attempts = tuple(attempts)
+        self.attempts: tuple[Attempt, ...] = tuple(attempts)
 
 
 class ToolInputError(MicdropError):

@@ -44,7 +44,7 @@ class Slot:
         self.factory = factory
         self.agent: Agent | None = None
         self.started = False
-        self.key = f"agent {index}"
+        self.key: str = f"agent {index}"
         self.named = False
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class FallbackAgent(Agent):
         self.give_up_after = give_up_after
         self.hedge_after = hedge_after
         self.after_partial = after_partial
-        self.health = HealthRegistry() if health is None else health
+        self.health: HealthRegistry = HealthRegistry() if health is None else health
         self._health_is_shared = health is not None
         self.prefer = prefer
         self.prebuild = prebuild

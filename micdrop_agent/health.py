@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildHealth", "HealthChanged", "HealthRegistry", "HealthState"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 HealthState: TypeAlias = Literal["closed", "open", "half_open"]
 

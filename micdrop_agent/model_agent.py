@@ -100,9 +100,9 @@ class ModelAgent(Agent):
             check_count("max_context_tokens", max_context_tokens, least=1)
         check_counter(count_tokens, limit=max_context_tokens)
         super().__init__(**options)
-        self.retry = Retry() if retry is None else retry
-        self.retry_is_default = retry is None
-        self.timeouts = Timeouts() if timeouts is None else timeouts
+        self.retry: Retry = Retry() if retry is None else retry
+        self.retry_is_default: bool = retry is None
+        self.timeouts: Timeouts = Timeouts() if timeouts is None else timeouts
         self.max_steps = max_steps
         self.max_context_tokens = max_context_tokens
         self._budget = None if max_context_tokens is None else TokenBudget(max_context_tokens, count_tokens)

@@ -112,11 +112,11 @@ class Turn:
         self.ran_tool = False
         self._on_end: Callable[[Exception | None], None] | None = None
         self.patient = True
-        self.label = responder._label()
+        self.label: str = responder._label()
         if parent is None:
             self.agent: Agent = responder
-            self.facts = Facts(answer._started_at)
-            self.ledger = Ledger(responder.conversation, record_interrupted=responder.record_interrupted)
+            self.facts: Facts = Facts(answer._started_at)
+            self.ledger: Ledger = Ledger(responder.conversation, record_interrupted=responder.record_interrupted)
         else:
             self.agent = parent.agent
             self.facts = parent.facts

@@ -89,7 +89,7 @@ class HttpAgent(ModelAgent):
             BaseUrl.parse(base_url)  # refuses what is none, before the first call does
         self.model = model
         check_client(client)
-        self.settings = check_settings(settings)
+        self.settings: dict[str, Any] = check_settings(settings)
         self._client = client
         self._base_url = base_url
         self._connect = connect

@@ -83,7 +83,7 @@ class KeptCall:
         self, agent: Agent, log: CallLog, call_id: str, on_error: Callable[[Exception], object] | None
     ) -> None:
         self.call_id = call_id
-        self.resumed = len(log.items)
+        self.resumed: int = len(log.items)
         self.error: Exception | None = None
         self._agent = agent
         self._log = log

@@ -119,7 +119,7 @@ class Probe:
     """Hands a scenario what it needs to be watched; ``watch(agent)`` right after the agent is open."""
 
     def __init__(self) -> None:
-        self.trace = Trace()
+        self.trace: Trace = Trace()
         self.stop_reading = False
         self._stopping: list[AnswerTrace] = []
 

@@ -68,8 +68,8 @@ class Exchange:
     def __init__(self, request: ReceivedRequest, stream: anyio.abc.ByteStream) -> None:
         self.request = request
         self._stream = stream
-        self.head_sent = False
-        self.complete = False
+        self.head_sent: bool = False
+        self.complete: bool = False
 
     async def head(self, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Send the status line and the headers, once."""
@@ -187,9 +187,9 @@ class ScriptedProvider:
         self._changed = anyio.Event()
         self.requests: list[ReceivedRequest] = []
         self.on_request: Callable[[ReceivedRequest], object] | None = None
-        self.connections = 0
-        self.open_connections = 0
-        self.refuse = 0
+        self.connections: int = 0
+        self.open_connections: int = 0
+        self.refuse: int = 0
 
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()

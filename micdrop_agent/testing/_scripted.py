@@ -65,7 +65,7 @@ class ScriptedAgent(Agent):
         super().__init__(**options)
         self._answers = answers
         self._calls = 0
-        self.asked = 0
+        self.asked: int = 0
 
     async def generate_answer(self, turn: Turn) -> None:
         """Play the next script."""

@@ -38,7 +38,7 @@ class MemoryByteStream(anyio.abc.ByteStream):
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
-        self.closed = False
+        self.closed: bool = False
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         """The bytes of one ``send`` of the far end, or the first ``max_bytes`` of them.
