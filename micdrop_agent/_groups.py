@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -38,5 +38,6 @@ def lone_error_unwrapped() -> Generator[None]:
 
 def _is_cancellation(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_cancellation, error.exceptions))
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(map(_is_cancellation, group.exceptions))
     return isinstance(error, anyio.get_cancelled_exc_class())
