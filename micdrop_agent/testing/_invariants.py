@@ -7,7 +7,7 @@ Each check has the number that the invariant has in docs/design.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.events import MessageAdded, MessageCorrected, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolResult, is_blank
@@ -37,7 +37,7 @@ class InvariantError(AssertionError):
     def at(self, backend: str, inject: str, step: int) -> InvariantError:
         """The same error, with where it happened."""
         self.backend, self.inject, self.step = backend, inject, step
-        self.args = (f"{self.args[0]} ({inject} at step {step} on {backend})",)
+        self.args: tuple[Any, ...] = (f"{self.args[0]} ({inject} at step {step} on {backend})",)
         return self
 
 
