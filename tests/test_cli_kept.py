@@ -124,7 +124,7 @@ def test_a_call_can_be_read_and_cannot_move_the_cursor(tmp_path: Path, capfd: py
     [
         ("none", None, "there is no store"),
         ("text", None, "file is not a database"),
-        ("folder", None, "unable to open database file"),
+        ("folder", None, "Is a directory"),
         ("other", None, "no store of calls"),
         ("store", "adda", "did you mean 'ada'?"),
         ("store", "zzz", "lists those that it has"),

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 WORDS: Final = [f"word{number} " for number in range(8)]
 """All different, so that one that is said twice or left out is seen."""
+NOTHING_LEFT: Final = "That is all."
+"""What the second server says to a text that is whole: a busy machine may be silent for too long right before the end."""
 QUICK: Final = Timeouts(first_chunk=0.02, between_chunks=0.02)
 NEVER: Final = Retry(max_retries=0)
 
@@ -93,7 +95,7 @@ def goes_on(request: ReceivedRequest) -> Reply:
             partial = item["content"] + partial
     said = len(partial.split())
     assert [f"{word} " for word in partial.split()] == WORDS[:said]
-    return say(*WORDS[said:]) if said < len(WORDS) else say("That is all.")
+    return say(*WORDS[said:]) if said < len(WORDS) else say(NOTHING_LEFT)
 
 
 class Call:
@@ -150,7 +152,7 @@ class Call:
         items = list(self.agent.conversation)
         stored = [item.content for item in items if isinstance(item, Message) and item.role == "assistant"]
         assert "".join(stored) == heard, (self.fault, stored, heard)
-        words = [f"{word} " for word in heard.split()]
+        words = [f"{word} " for word in heard.removesuffix(NOTHING_LEFT).split()]
         assert words == WORDS[: len(words)], (self.fault, heard)
         assert not whole or words == WORDS, (self.fault, heard)
         calls = [item for item in items if isinstance(item, ToolCall)]
@@ -287,18 +289,16 @@ def test_after_random_barge_ins_and_failovers_between_two_llmocks_no_request_is_
                     first.plan(dict(ANSWER, times=1), stream_fault(kind, dice.randrange(9)))
                     agent.add_user_message("When do you open?")
                     answer = agent.answer()
-                    heard = 0
+                    cut = False
                     async for _ in answer:
-                        heard += 1
                         if dice.random() < 0.05:
                             agent.cancel()
+                            cut = True
                     asked += answer._turn.facts.requests
                     stored = "".join(item.content for item in agent.conversation if item.role == "assistant")
-                    if answer.status == "completed":
-                        assert stored == TEXT
-                    else:
-                        assert answer.status == "cancelled"
-                        assert TEXT.startswith(stored)
+                    # One that had ended before it was read to its end stays completed when it is cut.
+                    assert answer.status == "completed" or (cut and answer.status == "cancelled")
+                    assert TEXT.startswith(stored) if cut else stored == TEXT
             # Whatever was asked has ended: the journal has no request that is still being answered.
             await until(lambda: len(first.journal()) + len(second.journal()) == asked)
 
