@@ -248,11 +248,3 @@ FALLBACK: list[Scenario] = [
     fallback_nested,
     fallback_models,
 ]
-
-STATUSES: dict[Scenario, list[str]] = {
-    failing: ["failed", "completed"],
-    speculative: ["cancelled", "cancelled", "completed"],
-    reentrant_listener: ["cancelled", "completed"],
-    fallback_all_fail: ["failed", "failed"],
-}
-"""How the answers of an undisturbed run end, where not all of them are completed."""

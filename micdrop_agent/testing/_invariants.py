@@ -92,6 +92,12 @@ def _check_text(trace: AnswerTrace, whole: Trace) -> None:
     wanted = wanted.removeprefix(whole.hook_text) if len(wanted) >= len(whole.hook_text) else ""
     if "".join(stored.split()) != "".join(wanted.split()):
         raise InvariantError(5, f"answer {trace.number} stored {stored!r}; its consumer received {wanted!r}")
+    # One stretch of text, so it is the one that was cut.
+    cut = trace.answer.status == "cancelled" and len(trace.answer._ledger.segments) == 1 and len(texts) == 1
+    if cut and "".join(stored.split()) != "".join(written.split()) and not (texts[0].metadata or {}).get("interrupted"):
+        raise InvariantError(
+            5, f"answer {trace.number} stored {stored!r} of {written!r} and did not mark it as interrupted"
+        )
 
 
 def _check_pairs(trace: Trace) -> None:

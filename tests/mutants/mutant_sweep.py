@@ -6,29 +6,41 @@ Prints the first invariant that does not hold and exits with 1; with 0 when all 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
+import warnings
 from pathlib import Path
+from typing import Final
 
 import mutant_guard  # loads hypothesis: with it, Trio's scheduler is seeded, as in the suite
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from sweep_scenarios import FALLBACK, SINGLE, STATUSES
+from sweep_expected import EXPECTED, told
+from sweep_scenarios import FALLBACK, SINGLE
+from sweep_stories import STORIES
 
 from micdrop_agent.testing import BACKENDS, INJECTIONS, cancel_everywhere, run_scenario
+
+SCENARIOS: Final = (*SINGLE, *FALLBACK, *STORIES)
 
 
 def sweep(every: int) -> None:
     """Raise the first error."""
-    for scenario in (*SINGLE, *FALLBACK):
+    left: list[str] = []
+    sys.unraisablehook = lambda hook: left.append(repr(hook.exc_value))
+    warnings.simplefilter("error", ResourceWarning)
+    for scenario in SCENARIOS:
         for backend in BACKENDS:
-            statuses = [answer.answer.status for answer in run_scenario(scenario, backend).answers]
-            wanted = STATUSES.get(scenario, ["completed"] * len(statuses))
-            if statuses != wanted:
-                raise AssertionError(f"{scenario.__name__}: {statuses}, not {wanted}")
+            seen, wanted = told(run_scenario(scenario, backend)), EXPECTED[scenario.__name__]
+            if seen != wanted:
+                raise AssertionError(f"{scenario.__name__}: {seen}, not {wanted}")
+    gc.collect()
+    if left:
+        raise AssertionError(f"warned: {left[0]}")
     for name in sorted(INJECTIONS):
-        for scenario in (*SINGLE, *FALLBACK):
+        for scenario in SCENARIOS:
             try:
                 cancel_everywhere(scenario, inject=name, every=every)
             except AssertionError as error:
