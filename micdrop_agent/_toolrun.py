@@ -10,7 +10,6 @@ and by invariant 6.
 from __future__ import annotations
 
 import inspect
-import json
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +138,8 @@ class _Run:
 
     def _fail(self, text: str) -> None:
         self.failed = True
+        import json
+
         self.output = json.dumps({"error": text}, ensure_ascii=False, separators=(",", ":"))
 
     async def _timed(self, tool: Tool, bound: BoundCall) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from micdrop_agent.tools._control import control_tools
 from micdrop_agent.tools._decorator import FunctionTool, tool
-from micdrop_agent.tools._json import dump_output
 from micdrop_agent.tools._set import ToolSet
 from micdrop_agent.tools._tool import (
     BoundCall,
@@ -13,6 +14,9 @@ from micdrop_agent.tools._tool import (
     ToolKind,
     ToolOptions,
 )
+
+if TYPE_CHECKING:
+    from micdrop_agent.tools._json import dump_output
 
 __all__ = [
     "BoundCall",
@@ -26,3 +30,13 @@ __all__ = [
     "dump_output",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs JSON, dates and dataclasses when the first tool runs (PEP 562)."""
+    if name != "dump_output":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from micdrop_agent.tools._json import dump_output as value
+
+    globals()[name] = value
+    return value

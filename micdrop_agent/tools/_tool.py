@@ -24,7 +24,6 @@ import attrs
 from micdrop_agent.errors import ToolInputError
 from micdrop_agent.options import check_flag, check_seconds, check_text
 from micdrop_agent.tools._callables import innermost, is_async, name_of
-from micdrop_agent.tools._json import decode_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -236,6 +235,8 @@ class Tool:
             # Models like to give a reason; it must not keep a call from being ended.
             return BoundCall(self, {}, {})
         try:
+            from micdrop_agent.tools._json import decode_arguments
+
             return self._bind(decode_arguments(self.name, arguments))
         except RecursionError as error:
             raise ToolInputError(f"The arguments of {self.name} are nested too deeply.") from error
