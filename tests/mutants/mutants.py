@@ -110,23 +110,30 @@ def copied(source: Path, target: Path) -> Path:
 
 
 def run(where: Path, *command: str) -> tuple[int, str]:
-    """Run Python in the copy; exit code and output."""
+    """Run Python in the copy; exit code and output.
+
+    Raises:
+        RuntimeError: It was ended by a signal again and again: whatever did that, it was no test.
+    """
     helpers = where / "tests" / "mutants"
     environment = os.environ | {"PYTHONPATH": f"{where}{os.pathsep}{helpers}", "MUTANT_ROOT": str(where)}
-    try:
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=where,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return 1, f"FAILED it hangs ({PATIENCE:.0f} s)"
-    return done.returncode, done.stdout
+    for _ in range(3):
+        try:
+            done = subprocess.run(
+                [sys.executable, *command],
+                cwd=where,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return 1, f"FAILED it hangs ({PATIENCE:.0f} s)"
+        if done.returncode >= 0:
+            return done.returncode, done.stdout
+    raise RuntimeError(f"{' '.join(command)} was ended by signal {-done.returncode}")
 
 
 def swept(where: Path, every: int) -> str:
