@@ -1,0 +1,251 @@
+"""Rare turns of the core that no other test takes: what is misused, gone, or cancelled in the middle of something else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from fallback_kit import listen
+from micdrop_agent import (
+    Conversation,
+    EchoAgent,
+    ExtractJson,
+    FallbackAgent,
+    Message,
+    ToolCall,
+    ToolResult,
+)
+from micdrop_agent._budget import PER_ITEM, TokenBudget
+from micdrop_agent._groups import lone_error_unwrapped
+from micdrop_agent._ledger import Ledger
+from micdrop_agent.answer import Answer
+from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
+from micdrop_agent.turn import Race
+
+if TYPE_CHECKING:
+    from micdrop_agent import Agent, Turn
+
+both = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def texts(agent: Agent) -> list[str]:
+    return [item.content for item in agent.conversation if isinstance(item, Message)]
+
+
+# -- what is misused
+
+
+@both
+def test_a_child_of_a_fallback_cannot_be_opened_by_itself(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with FallbackAgent([lambda: ScriptedAgent(["One."])]) as agent:
+            await listen(agent)
+            child = agent.active
+            assert child is not None
+            with pytest.raises(RuntimeError, match="belongs to a FallbackAgent"):
+                await child.__aenter__()
+
+    run_virtual(backend, scenario)
+
+
+def test_an_async_callback_of_a_value_needs_an_open_agent_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def keep(value: Any) -> None: ...
+
+    agent = EchoAgent(extract=ExtractJson(callback=keep, save_in_metadata=True))
+
+    assert agent.extract('Fine. {"a": 1}') == ("Fine.", {"extracted": {"a": 1}})
+    assert "needs an open agent" in caplog.text
+
+
+def test_without_the_option_extract_gives_the_text_back() -> None:
+    assert EchoAgent().extract('Fine. {"a": 1}') == ('Fine. {"a": 1}', None)
+
+
+@both
+def test_a_value_that_is_none_is_not_spoken_and_one_warning_says_why(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with ScriptedAgent(["Fine. ", '{"a": oops}'], extract=ExtractJson()) as agent:
+            result = await agent.answer().wait()
+            assert result.text == "Fine."
+            assert result.extracted is None
+
+    run_virtual(backend, scenario)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@both
+def test_an_echo_of_nothing_is_silence(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with EchoAgent() as agent:
+            assert [chunk async for chunk in agent.answer()] == []
+
+    run_virtual(backend, scenario)
+
+
+def test_a_conversation_of_its_own_may_always_be_replaced() -> None:
+    conversation = Conversation()
+    conversation.replace([Message("user", "Hello?")])
+
+    assert list(conversation) == [Message("user", "Hello?")]
+
+
+def test_an_answer_that_was_never_made_goes_quietly() -> None:
+    Answer.__new__(Answer).__del__()
+
+
+@both
+def test_two_errors_stay_a_group_and_one_does_not(backend: Backend) -> None:
+    async def scenario() -> None:
+        with pytest.raises(ExceptionGroup, match="both"), lone_error_unwrapped():
+            raise ExceptionGroup("both", [ValueError("a"), KeyError("b")])
+        with pytest.raises(ValueError, match="a"), lone_error_unwrapped():
+            raise ExceptionGroup("one", [ValueError("a")])
+
+    run_virtual(backend, scenario)
+
+
+# -- what runs beside an answer
+
+
+@both
+def test_background_work_that_fails_is_logged_and_none_begins_in_a_closed_agent(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("work")
+        raise LookupError("no luck")
+
+    async def scenario() -> None:
+        agent = ScriptedAgent(["One."])
+        agent._spawn(work, "too early")
+        async with agent:
+            agent._spawn(work, "in time")
+            await anyio.sleep(1)
+            assert [chunk async for chunk in agent.answer()] == ["One."]
+        agent._spawn(work, "too late")
+
+    run_virtual(backend, scenario)
+    assert begun == ["work"]
+    assert "background work of the agent failed" in caplog.text
+    assert "no luck" in caplog.text
+
+
+@both
+def test_any_number_of_tasks_may_wait_for_one_answer(backend: Backend) -> None:
+    ends: list[str] = []
+
+    async def scenario() -> None:
+        async with ScriptedAgent([0.5, "One."]) as agent, anyio.create_task_group() as tasks:
+            answer = agent.answer()
+
+            async def wait() -> None:
+                ends.append((await answer.wait()).text)
+
+            for _ in range(3):
+                tasks.start_soon(wait)
+
+    run_virtual(backend, scenario)
+    assert ends == ["One."] * 3
+
+
+@both
+def test_tasks_of_one_answer_that_wait_for_room_all_get_it(backend: Backend) -> None:
+    async def both_speak(turn: Turn) -> None:
+        async with anyio.create_task_group() as tasks:
+            for word in ("a", "b", "c"):
+                tasks.start_soon(turn.write, word)
+
+    async def scenario() -> None:
+        async with ScriptedAgent([both_speak], buffer_size=0) as agent:
+            answer = agent.answer()
+            await anyio.sleep(1)
+            assert sorted([chunk async for chunk in answer]) == ["a", "b", "c"]
+
+    run_virtual(backend, scenario)
+
+
+# -- what is gone
+
+
+@both
+def test_the_cut_of_an_answer_whose_conversation_was_replaced_changes_nothing(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedAgent(["One ", "two."]) as agent:
+            agent.answer()
+            await anyio.sleep(1)  # it has ended, unread
+            assert texts(agent) == ["", "One two."]
+            agent.conversation.replace([Message("system", "New."), Message("user", "Hello?")])
+            agent.cancel()
+            assert texts(agent) == ["New.", "Hello?"]
+
+    run_virtual(backend, scenario)
+
+
+def test_a_budget_begins_anew_when_the_item_of_its_last_cut_is_gone() -> None:
+    budget = TokenBudget(3 * (PER_ITEM + 1), lambda text: len(text.split()))
+    head = Message("system", "s")
+    old = [Message("user", "a"), Message("assistant", "b"), Message("user", "c"), Message("assistant", "d")]
+    assert budget.trim([head, *old]) == [head, *old[2:]]
+
+    new = [Message("user", "e"), Message("assistant", "f")]
+    assert budget.trim([head, *new]) == [head, *new]
+
+
+def test_a_result_finds_its_call_among_several_and_one_without_a_call_is_added() -> None:
+    conversation = Conversation()
+    ledger = Ledger(conversation)
+    calls = [ToolCall(name, "look", "{}") for name in ("c1", "c2")]
+    for call in calls:
+        ledger.open_call(call, ledger)
+    result, stray = ToolResult("c2", "look", "2"), ToolResult("c3", "look", "3")
+    ledger.add(result)
+    ledger.add(stray)
+
+    assert list(conversation) == [calls[0], calls[1], result, stray]
+
+
+@both
+def test_a_cut_text_stands_behind_the_open_call_that_it_follows(backend: Backend) -> None:
+    """Whatever was added while it was spoken comes after it."""
+
+    async def speak_on(turn: Turn) -> None:
+        turn.add(ToolCall("c1", "look", "{}"))
+        await turn.write("Hm. ")
+
+    async def scenario() -> None:
+        async with ScriptedAgent([speak_on, HANG]) as agent:
+            answer = agent.answer()
+            assert await answer.receive() == "Hm. "
+            agent.add_user_message("Well?")
+            agent.cancel()
+            shape = [item.content if isinstance(item, Message) else type(item).__name__ for item in agent.conversation]
+            assert shape == ["", "ToolCall", "ToolResult", "Hm. ", "Well?"]
+
+    run_virtual(backend, scenario)
+
+
+# -- turns and races
+
+
+@both
+def test_an_attempt_within_a_fenced_turn_is_fenced_from_its_beginning(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedAgent(["One.", HANG]) as agent:
+            answer = agent.answer()
+            await answer.receive()
+            agent.cancel()
+            race = Race()
+            late = answer._turn.child(agent, race, anyio.CancelScope())
+            assert late.fenced
+            late.end()
+            race.tell()
+            assert race.winner is None
+            assert answer.status == "cancelled"
+
+    run_virtual(backend, scenario)
