@@ -83,8 +83,6 @@ def may_open(agent: Agent, state: State, *, owned: bool) -> None:
     name = type(agent).__name__
     if owned:
         raise RuntimeError(f"this {name} belongs to a FallbackAgent, which opens and closes it")
-    if state == "open":
-        raise RuntimeError(f"this {name} is open already; one 'async with' is its whole life")
     if state != "new":
         raise RuntimeError(
             f"this {name} was closed and cannot be opened again (an agent belongs to one event "

@@ -222,8 +222,7 @@ class Dialogue:
 
     def _use_value(self, value: Any) -> dict[str, Any]:
         options = self._extract
-        if options is None:
-            return {}
+        assert options is not None  # there is a value, so there was an option that told of it
         if options.callback is not None:
             _checks.call_back(self, options.callback, value)
         return {"extracted": value} if options.save_in_metadata else {}

@@ -97,9 +97,9 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
         # The tool itself cancelled the answer and was then cancelled, or raised.
         if call.deferred and run.output is None:
             turn._emit(turn.ledger.close_call(call, CANCELLED_OUTPUT))
-    if run.output is not None:
-        turn.facts.note("tool_ended", tool=name, call=call.item.tool_call_id, failed=run.failed)
-        run.store(run.output, outcome)
+    assert run.output is not None  # a run that has none has raised
+    turn.facts.note("tool_ended", tool=name, call=call.item.tool_call_id, failed=run.failed)
+    run.store(run.output, outcome)
 
 
 class _Run:

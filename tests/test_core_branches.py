@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from step_support import CALLS, Model, Provider, Stream, call, down
 
 from fallback_kit import listen
 from micdrop_agent import (
@@ -26,6 +27,7 @@ from micdrop_agent.turn import Race
 
 if TYPE_CHECKING:
     from micdrop_agent import Agent, Turn
+    from micdrop_agent.providers.protocol import Request
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 
@@ -35,6 +37,18 @@ def texts(agent: Agent) -> list[str]:
 
 
 # -- what is misused
+
+
+@both
+def test_an_agent_that_is_open_cannot_be_opened_again(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with EchoAgent() as agent:
+            with pytest.raises(RuntimeError, match="already been entered"):
+                await agent.__aenter__()
+            agent.add_user_message("Hello?")
+            assert [chunk async for chunk in agent.answer()] == ['You said: "Hello?"']
+
+    run_virtual(backend, scenario)
 
 
 @both
@@ -104,6 +118,33 @@ def test_two_errors_stay_a_group_and_one_does_not(backend: Backend) -> None:
             raise ExceptionGroup("both", [ValueError("a"), KeyError("b")])
         with pytest.raises(ValueError, match="a"), lone_error_unwrapped():
             raise ExceptionGroup("one", [ValueError("a")])
+
+    run_virtual(backend, scenario)
+
+
+class BargedInto(Provider):
+    """The second request is cancelled while it is opened, and fails all the same."""
+
+    agent: Agent
+
+    async def open(self, request: Request) -> Stream:
+        if self.requests:
+            self.agent.cancel()
+            raise down()
+        return await super().open(request)
+
+
+@both
+def test_a_farewell_that_fails_in_a_barge_in_leaves_no_more_than_the_barge_in(backend: Backend) -> None:
+    async def scenario() -> None:
+        model = Model(auto_end_call=True)
+        model.served = served = BargedInto([[call("end_call"), *CALLS]])
+        async with model:
+            served.agent = model
+            answer = model.answer()
+            assert [chunk async for chunk in answer] == []
+            assert answer.status == "cancelled"
+            assert [type(item).__name__ for item in model.conversation] == ["Message", "ToolCall", "ToolResult"]
 
     run_virtual(backend, scenario)
 
@@ -201,8 +242,8 @@ def test_a_result_finds_its_call_among_several_and_one_without_a_call_is_added()
     conversation = Conversation()
     ledger = Ledger(conversation)
     calls = [ToolCall(name, "look", "{}") for name in ("c1", "c2")]
-    for call in calls:
-        ledger.open_call(call, ledger)
+    for made in calls:
+        ledger.open_call(made, ledger)
     result, stray = ToolResult("c2", "look", "2"), ToolResult("c3", "look", "3")
     ledger.add(result)
     ledger.add(stray)

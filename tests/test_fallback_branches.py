@@ -15,6 +15,11 @@ from micdrop_agent.testing import BACKENDS, Backend, Call, ScriptedAgent, run_vi
 if TYPE_CHECKING:
     from micdrop_agent import Agent
 
+
+def test_a_slot_is_shown_by_the_name_of_its_child() -> None:
+    assert repr(Cast([]).agent(names=["ada"])._slots[0]) == "<Slot ada>"
+
+
 both = pytest.mark.parametrize("backend", BACKENDS)
 
 
