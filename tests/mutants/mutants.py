@@ -117,6 +117,7 @@ def run(where: Path, *command: str) -> tuple[int, str]:
     """
     helpers = where / "tests" / "mutants"
     environment = os.environ | {"PYTHONPATH": f"{where}{os.pathsep}{helpers}", "MUTANT_ROOT": str(where)}
+    signal = 0
     for _ in range(3):
         try:
             done = subprocess.run(
@@ -133,7 +134,8 @@ def run(where: Path, *command: str) -> tuple[int, str]:
             return 1, f"FAILED it hangs ({PATIENCE:.0f} s)"
         if done.returncode >= 0:
             return done.returncode, done.stdout
-    raise RuntimeError(f"{' '.join(command)} was ended by signal {-done.returncode}")
+        signal = -done.returncode
+    raise RuntimeError(f"{' '.join(command)} was ended by signal {signal}")
 
 
 def swept(where: Path, every: int) -> str:
