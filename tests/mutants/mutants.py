@@ -118,7 +118,6 @@ def run(where: Path, *command: str) -> tuple[int, str]:
     helpers = where / "tests" / "mutants"
     environment = os.environ | {"PYTHONPATH": f"{where}{os.pathsep}{helpers}", "MUTANT_ROOT": str(where)}
     signal = 0
-    code, output = -1, ""
     for _ in range(3):
         try:
             done = subprocess.run(
