@@ -146,7 +146,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Deliberate faults of the core: each must be noticed by a test (half an hour; ``-- --only "a cut"`` takes some)."""
+    """Deliberate faults of the core: each must be noticed by a test (ten minutes; ``-- --only "a cut"`` takes some)."""
     install(session, "tests", extras="[trio,openai]")
     session.run("python", "tests/mutants/mutants.py", *session.posargs)
 
