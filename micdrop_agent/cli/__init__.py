@@ -72,15 +72,15 @@ def _run(options: Options) -> int:
         case DemoOptions():
             from micdrop_agent.cli._demo import failover
 
-            return _in_loop(options.backend, failover, options)
+            return _in_loop(options.backend, _ended_by_ctrl_c(failover), options)
         case ShowOptions():
             from micdrop_agent.cli._show import show
 
-            return _in_loop("asyncio", show, options)
+            return _in_loop("asyncio", _ended_by_ctrl_c(show), options)
         case DoctorOptions():
             from micdrop_agent.cli._doctor import doctor
 
-            return _in_loop(options.backend, doctor, options)
+            return _in_loop(options.backend, _ended_by_ctrl_c(doctor), options)
         case CompletionOptions():
             from micdrop_agent.cli._completion import script
 
@@ -96,6 +96,35 @@ def _in_loop(backend: Backend, command: Callable[..., Awaitable[int]], options: 
     import anyio
 
     return anyio.run(command, options, backend=backend)
+
+
+def _ended_by_ctrl_c(command: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[int]]:
+    """``command``, cancelled by Ctrl-C and not interrupted in the middle of a step.
+
+    Python's ``KeyboardInterrupt`` may come up anywhere, also where a task is just being started: its
+    coroutine is then never awaited, and the user is warned of it. (A chat has its own use for Ctrl-C.)
+    """
+
+    async def run(options: Options) -> int:
+        import signal
+
+        import anyio
+
+        from micdrop_agent._groups import lone_error_unwrapped
+
+        async def watch() -> None:
+            async for _ in signals:
+                tasks.cancel_scope.cancel()
+
+        with anyio.open_signal_receiver(signal.SIGINT) as signals, lone_error_unwrapped():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch)
+                code = await command(options)
+                tasks.cancel_scope.cancel()
+                return code
+        raise KeyboardInterrupt
+
+    return run
 
 
 def _lone(error: BaseException) -> BaseException:
