@@ -92,7 +92,7 @@ class Pipe:
                 await anyio.lowlevel.checkpoint_if_cancelled()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             pass
-        except BaseException:
+        except BaseException:  # seen and raised on: a native cancellation too
             if len(self.pending) > self.inbox.statistics().current_buffer_used:
                 self._wake_reader()  # the one for a chunk that is still here was lost
             raise

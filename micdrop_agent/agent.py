@@ -352,7 +352,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             verdict = self._before(self, turn)
             if inspect.isawaitable(verdict):
                 verdict = await verdict
-        except Exception as error:
+        except Exception as error:  # foreign code: the hook fails this answer, and says so
             raise MicdropError(f"on_before_answer raised {type(error).__name__}: {error}") from error
         finally:
             turn._aside = False
