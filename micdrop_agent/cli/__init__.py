@@ -116,13 +116,15 @@ def _ended_by_ctrl_c(command: Callable[..., Awaitable[int]]) -> Callable[..., Aw
             async for _ in signals:
                 tasks.cancel_scope.cancel()
 
+        code: int | None = None
         with anyio.open_signal_receiver(signal.SIGINT) as signals, lone_error_unwrapped():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
                 code = await command(options)
                 tasks.cancel_scope.cancel()
-                return code
-        raise KeyboardInterrupt
+        if code is None:
+            raise KeyboardInterrupt
+        return code
 
     return run
 
