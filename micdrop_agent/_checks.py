@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from micdrop_agent.agent import Agent
 
 __all__ = [
+    "Home",
     "State",
-    "at_home",
     "call_back",
     "cancel_soon",
     "cancelled_from_outside",
@@ -55,7 +55,7 @@ def cancelled_from_outside() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def cancel_soon(scope: anyio.CancelScope, streams: Iterable[object] = ()) -> None:
+def cancel_soon(home: Home, scope: anyio.CancelScope, streams: Iterable[object] = ()) -> None:
     """Cancel ``scope`` and hang up ``streams``, before any task runs that is not on its way yet.
 
     A caller waits for this: on asyncio AnyIO describes the cancelling task in words, which costs more
@@ -71,11 +71,10 @@ def cancel_soon(scope: anyio.CancelScope, streams: Iterable[object] = ()) -> Non
                 hang_up()
         scope.cancel()
 
-    loop: Any = running_loop()
-    if loop is None:
+    if home.loop is None:
         release()
     else:
-        loop.call_soon(release)
+        home.loop.call_soon(release)
 
 
 def may_open(agent: Agent, state: State, *, owned: bool) -> None:
@@ -101,34 +100,51 @@ def may_answer(agent: Agent, state: State, *, owned: bool) -> None:
         raise RuntimeError(f"this {name} was closed; answer() needs an open agent")
 
 
-def at_home(what: str, home: tuple[int, object]) -> None:
-    """Refuse a call from another thread or another event loop than the agent's."""
-    thread, loop = home
-    if threading.get_ident() != thread:
-        raise RuntimeError(
-            f"{what} was called from another thread than the agent's event loop; use "
-            "anyio.from_thread.run_sync, or loop.call_soon_threadsafe"
-        )
-    if running_loop() is not loop:
-        raise RuntimeError(
-            f"{what} was called from another event loop than the one in which the agent was "
-            "opened; an agent belongs to one event loop"
-        )
-    if loop is not None:
-        _make_known()
+class Home:
+    """Where an open agent lives: its thread, its event loop, and that loop's clock.
 
-
-def _make_known() -> None:
-    """Let AnyIO recognise an asyncio loop that was not started by it from within a bare callback.
-
-    With sniffio installed (Trio brings it) AnyIO sees only tasks: ``loop.call_soon(agent.cancel)``, a
-    signal handler or a protocol's ``data_received`` would fail. The mark stays in their own context.
+    Attributes:
+        loop: The asyncio loop; ``None`` on Trio.
+        clock: Seconds on the loop's clock, as ``anyio.current_time()`` tells them.
     """
-    sniffio = sys.modules.get("sniffio")
-    if sniffio is None or sys.modules["asyncio"].current_task() is not None:
-        return
-    if sniffio.current_async_library_cvar.get() is None:
-        sniffio.current_async_library_cvar.set("asyncio")
+
+    __slots__ = ("_mark", "_running", "_thread", "clock", "loop")
+
+    def __init__(self) -> None:
+        loop: Any = running_loop()
+        self.loop: Any = loop
+        self.clock: Callable[[], float] = anyio.current_time if loop is None else loop.time
+        self._thread = threading.get_ident()
+        # Looked up once: cancel() is waited for.
+        self._running: Any = None if loop is None else sys.modules["asyncio"]._get_running_loop
+        sniffio: Any = sys.modules.get("sniffio")
+        self._mark: Any = None if sniffio is None else sniffio.current_async_library_cvar
+
+    def check(self, what: str) -> None:
+        """Refuse a call from another thread or another event loop than the agent's."""
+        if self.loop is not None and self._running() is self.loop:  # and so in its thread
+            if self._mark is not None and self._mark.get() is None:
+                self._make_known()
+            return
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(
+                f"{what} was called from another thread than the agent's event loop; use "
+                "anyio.from_thread.run_sync, or loop.call_soon_threadsafe"
+            )
+        if running_loop() is not self.loop:
+            raise RuntimeError(
+                f"{what} was called from another event loop than the one in which the agent was "
+                "opened; an agent belongs to one event loop"
+            )
+
+    def _make_known(self) -> None:
+        """Let AnyIO recognise an asyncio loop that was not started by it from within a bare callback.
+
+        With sniffio installed (Trio brings it) AnyIO sees only tasks: ``loop.call_soon(agent.cancel)``, a
+        signal handler or a protocol's ``data_received`` would fail. The mark stays in their own context.
+        """
+        if sys.modules["asyncio"].current_task() is None:
+            self._mark.set("asyncio")
 
 
 def extract(name: str, value: object) -> None:

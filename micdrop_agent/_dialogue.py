@@ -62,7 +62,7 @@ class Dialogue:
         self._hub = EventHub(self, self._logger)
         self._owner: Agent | None = None
         self._state: _checks.State = "new"
-        self._home: tuple[int, object] | None = None
+        self._home: _checks.Home | None = None
         self._current: Answer | None = None
 
     if not TYPE_CHECKING:  # for a type checker this would make every attribute known
@@ -254,17 +254,16 @@ class Dialogue:
         self._hub.logger = logger
 
     def _log_trace(self, trace: Sequence[TraceEvent]) -> None:
-        """The course of an answer in one line, at DEBUG; costs nothing when that is off."""
-        if self.logger.isEnabledFor(logging.DEBUG):
-            steps = ", ".join(
-                f"{event.at * 1000:.1f} ms {event.kind}"
-                + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
-                for event in trace
-            )
-            end = trace[-1]
-            self.logger.debug(
-                "answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at}
-            )
+        """The course of an answer in one line, at DEBUG."""
+        steps = ", ".join(
+            f"{event.at * 1000:.1f} ms {event.kind}"
+            + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
+            for event in trace
+        )
+        end = trace[-1]
+        self.logger.debug(
+            "answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at}
+        )
 
     def _log_failure(self, error: Exception) -> None:
         ours = isinstance(error, MicdropError)
@@ -293,7 +292,7 @@ class Dialogue:
 
     def _check_thread(self, what: str) -> None:
         if self._home is not None and self._state != "closed":
-            _checks.at_home(what, self._home)
+            self._home.check(what)
 
     def _check_idle(self) -> None:
         if self._current is not None and self._current.status == "running":

@@ -4,45 +4,102 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import anyio
-import attrs
-
-from micdrop_agent.result import TraceEvent
+from micdrop_agent.result import AnswerResult, TraceEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from micdrop_agent.errors import Attempt
     from micdrop_agent.providers.protocol import FinishReason, Usage
-    from micdrop_agent.result import TraceKind
+    from micdrop_agent.result import EndStatus, TraceKind
 
-__all__ = ["Facts"]
-
-
-def _no_attempts() -> list[Attempt]:
-    return []
+__all__ = ["Ending", "Facts"]
 
 
-def _no_events() -> list[TraceEvent]:
-    return []
-
-
-@attrs.define(eq=False)
 class Facts:
-    """What is learned while an answer is made; shared by all turns of it."""
+    """What is learned while an answer is made; shared by all turns of it.
 
-    started_at: float
-    first_chunk_at: float | None = None
-    usage: Usage | None = None
-    finish_reason: FinishReason | None = None
-    requests: int = 0
-    attempts: list[Attempt] = attrs.field(factory=_no_attempts)
-    extracted: Any = None
-    skipped: bool = False
-    ends_call: bool = False
-    ended: bool = False
-    """The author ended the stream early; a later write is an error."""
-    trace: list[TraceEvent] = attrs.field(factory=_no_events)
+    Args:
+        clock: Seconds on the event loop's clock.
+    """
+
+    __slots__ = (
+        "attempts",
+        "clock",
+        "ended",
+        "ends_call",
+        "extracted",
+        "finish_reason",
+        "first_chunk_at",
+        "requests",
+        "skipped",
+        "started_at",
+        "trace",
+        "usage",
+    )
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.started_at = clock()
+        self.first_chunk_at: float | None = None
+        self.usage: Usage | None = None
+        self.finish_reason: FinishReason | None = None
+        self.requests = 0
+        self.attempts: list[Attempt] = []
+        self.extracted: Any = None
+        self.skipped = False
+        self.ends_call = False
+        self.ended = False
+        """The author ended the stream early; a later write is an error."""
+        self.trace: list[tuple[float, TraceKind, dict[str, Any]]] = []
+        """Events of the trace, as the arguments of ``TraceEvent``: most are never looked at."""
 
     def note(self, kind: TraceKind, /, at: float | None = None, **detail: Any) -> None:
         """Add an event to the trace of the answer."""
-        now = anyio.current_time() if at is None else at
-        self.trace.append(TraceEvent(now - self.started_at, kind, detail))
+        self.trace.append(((self.clock() if at is None else at) - self.started_at, kind, detail))
+
+
+class Ending:
+    """How an answer ended, as it was known at that moment.
+
+    The result is made of it when somebody asks: within ``cancel()`` a caller waits.
+    """
+
+    __slots__ = ("_at", "_attempts", "_error", "_facts", "_known", "_made", "_noted", "_status", "_text")
+
+    def __init__(self, facts: Facts, status: EndStatus, text: str, error: Exception | None) -> None:
+        self._facts = facts
+        self._status = status
+        self._text = text
+        self._error = error
+        self._at, _, _ = facts.trace[-1]  # the end was noted last
+        self._made: AnswerResult | None = None
+        # These two only grow; of the others a turn that goes on may still learn something.
+        self._attempts = len(facts.attempts)
+        self._noted = len(facts.trace)
+        self._known = facts.usage, facts.finish_reason, facts.requests, facts.extracted
+
+    @property
+    def result(self) -> AnswerResult:
+        """The same result each time."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> AnswerResult:
+        facts = self._facts
+        usage, finish_reason, requests, extracted = self._known
+        first = facts.first_chunk_at
+        return AnswerResult(
+            text=self._text,
+            status=self._status,
+            error=self._error,
+            attempts=tuple(facts.attempts[: self._attempts]),
+            usage=usage,
+            finish_reason=finish_reason,
+            requests=requests,
+            time_to_first_chunk=None if first is None else first - facts.started_at,
+            duration=self._at,
+            extracted=extracted,
+            trace=tuple(TraceEvent(*noted) for noted in facts.trace[: self._noted]),
+        )

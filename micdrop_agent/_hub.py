@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import anyio
-from blinker import Signal
+from blinker import ANY, Signal
 
 from micdrop_agent.events import EVENT_TYPES, Event
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["EventHub", "Inbox", "signal_of"]
 
 E = TypeVar("E", bound=Event)
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class _Ordered(dict[Any, None]):
@@ -45,6 +46,13 @@ class _Ordered(dict[Any, None]):
 class _OrderedSignal(Signal):
     # blinker's default set of ids is walked in no order (its documented hook, PR #116).
     set_class = _Ordered  # type: ignore[assignment]  # a set by duck typing, as blinker allows
+
+    connected: ClassVar[bool] = False
+    """Whether any of these signals ever had a receiver."""
+
+    def connect(self, receiver: F, sender: Any = ANY, weak: bool = True) -> F:
+        _OrderedSignal.connected = True
+        return super().connect(receiver, sender, weak)
 
 
 _SIGNALS: Final[dict[type[Event], Signal]] = {
@@ -151,9 +159,14 @@ class EventHub:
         """Whether anybody of this agent's own would hear an event."""
         return bool(self._listeners or self._inboxes)
 
+    @property
+    def unheard(self) -> bool:
+        """Whether nobody in the process would hear an event of this agent, so that it need not be made."""
+        return not (self._listeners or self._inboxes or _OrderedSignal.connected)
+
     def emit(self, *events: Event) -> None:
         """Deliver ``events`` in order, now, or right after the one being delivered."""
-        if self._closed:
+        if self._closed or self.unheard:
             return
         self._queue.extend(events)
         if self._delivering:

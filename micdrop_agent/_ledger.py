@@ -33,31 +33,41 @@ CANCELLED_OUTPUT: Final = '{"error":"cancelled"}'
 """Output of a call whose answer was cancelled (DESIGN, invariant 6)."""
 
 
-@attrs.define(eq=False)
 class Segment:
-    """A stretch of text, as offsets into all that the answer wrote."""
+    """A stretch of text, as offsets into all that the answer wrote.
 
-    start: int
-    end: int
-    anchor: Item | None
-    """The last item of the conversation when the first word of it was written."""
-    aside: bool = False
-    """Spoken, but no part of the conversation (a filler of the hook, a restarted attempt)."""
-    stored: Message | None = None
-    text: str = ""
-    metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    Attributes:
+        anchor: The last item of the conversation when the first word of it was written.
+        aside: Spoken, but no part of the conversation (a filler of the hook, a restarted attempt).
+    """
+
+    __slots__ = ("anchor", "aside", "end", "metadata", "start", "stored", "text")
+
+    def __init__(self, start: int, anchor: Item | None, *, aside: bool) -> None:
+        self.start = start
+        self.end = start
+        self.anchor = anchor
+        self.aside = aside
+        self.stored: Message | None = None
+        self.text = ""
+        self.metadata: dict[str, Any] = {}
 
 
-@attrs.define(eq=False)
 class OpenCall:
-    """A tool call that has no result yet."""
+    """A tool call that has no result yet.
 
-    item: ToolCall
-    owner: object
-    on_stack: bool = False
-    """The tool's code is running at this very moment, below the caller of ``cancel()``."""
-    deferred: bool = False
-    """Cancelled by the tool itself: its result is real if it returns without a checkpoint."""
+    Attributes:
+        on_stack: The tool's code is running at this very moment, below the caller of ``cancel()``.
+        deferred: Cancelled by the tool itself: its result is real if it returns without a checkpoint.
+    """
+
+    __slots__ = ("deferred", "item", "on_stack", "owner")
+
+    def __init__(self, item: ToolCall, owner: object) -> None:
+        self.item = item
+        self.owner = owner
+        self.on_stack = False
+        self.deferred = False
 
 
 class Ledger:
@@ -67,6 +77,8 @@ class Ledger:
         conversation: Where messages are stored.
         record_interrupted: Whether the heard part of a cut answer is stored.
     """
+
+    __slots__ = ("calls", "chunks", "conversation", "length", "open", "received", "record_interrupted", "segments")
 
     def __init__(self, conversation: Conversation, *, record_interrupted: bool = True) -> None:
         self.conversation = conversation
@@ -85,7 +97,7 @@ class Ledger:
         segment = self.open
         if segment is None or segment.aside is not aside:
             anchor = self.conversation[-1] if self.conversation else None
-            segment = Segment(self.length, self.length, anchor, aside)
+            segment = Segment(self.length, anchor, aside=aside)
             self.segments.append(segment)
             self.open = segment
         self.chunks.append(text)
@@ -117,7 +129,7 @@ class Ledger:
         segment.text = self.text[segment.start : segment.end]
         if metadata:
             segment.metadata.update(metadata)
-        return self._store(segment, segment.text, segment.metadata, at_anchor=False)
+        return self._store(segment, segment.text, segment.metadata)
 
     def settle(self, message: Message) -> list[Event]:
         """Store ``message`` as what the open segment amounts to, in the author's words."""
@@ -135,28 +147,11 @@ class Ledger:
             self.open.aside = True
             self.open = None
 
-    def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_anchor: bool) -> list[Event]:
+    def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any]) -> list[Event]:
         if is_blank(text):
             return []
-        message = Message("assistant", text, dict(metadata) or None)
-        segment.stored = message
-        index = len(self.conversation)
-        if at_anchor and segment.anchor is not None:
-            # What the caller said into the answer comes after the words it interrupted.
-            found = self.conversation.index_of(segment.anchor)
-            index = index if found is None else self._behind(found)
-        self.conversation._insert(index, message)
-        return [MessageAdded(message, index)]
-
-    def _behind(self, index: int) -> int:
-        """The place behind ``index`` that does not come between a call and its result."""
-        item = self.conversation[index]
-        after = index + 1
-        if isinstance(item, ToolCall) and after < len(self.conversation):
-            following = self.conversation[after]
-            if isinstance(following, ToolResult) and following.tool_call_id == item.tool_call_id:
-                return after + 1
-        return after
+        message = segment.stored = Message("assistant", text, dict(metadata) or None)
+        return [MessageAdded(message, self.conversation._append(message))]
 
     # -- items
 
@@ -219,13 +214,23 @@ class Ledger:
         return events
 
     def _store_cut(self, segment: Segment, upto: int) -> list[Event]:
-        segment.text = self.text[segment.start : segment.end]
+        """Store what was heard of the open segment, where it was being spoken.
+
+        What the caller said into the answer comes after the words that it interrupted.
+        """
+        start = segment.start
+        segment.text = self.text[start : segment.end]
         if not self.record_interrupted:
             return []
-        heard = segment.text[: max(0, upto - segment.start)]
-        segment.end = min(segment.end, max(upto, segment.start))
-        metadata = {**segment.metadata, "interrupted": True}
-        return self._store(segment, heard, metadata, at_anchor=True)
+        upto = max(upto, start)
+        segment.end = min(segment.end, upto)
+        heard = segment.text[: upto - start]
+        if is_blank(heard):
+            return []
+        message = segment.stored = Message("assistant", heard, {**segment.metadata, "interrupted": True})
+        if segment.anchor is None:
+            return [MessageAdded(message, self.conversation._append(message))]
+        return [MessageAdded(message, self.conversation._insert_after(segment.anchor, message))]
 
     def _shorten(self, segment: Segment, upto: int) -> list[Event]:
         old = segment.stored

@@ -63,10 +63,13 @@ class Pipe:
     def cut_off(self) -> None:
         """Nothing is received from now on, not even a chunk that was handed over but not yet taken."""
         self.cut = self.cut or not self.drained
-        self.end()
+        self.outbox.close()
+        if not self.waiting:  # else the reader does it: cancel() has not the time
+            self.inbox.close()
         self.pending.clear()
         self.counted = 0
-        self.moved()
+        if self._room is not None or self._progress is not None:
+            self.moved()
 
     async def wait_for_room(self, size: int, given_up: Callable[[], bool]) -> None:
         """Wait until at most ``size`` chunks are pending, or ``given_up()`` is true."""
@@ -93,12 +96,12 @@ class Pipe:
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             pass
         except BaseException:  # seen and raised on: a native cancellation too
-            if len(self.pending) > self.inbox.statistics().current_buffer_used:
-                self._wake_reader()  # the one for a chunk that is still here was lost
+            self._reader_lost()
             raise
         finally:
             self.waiting -= 1
         if self.cut:
+            self.inbox.close()
             return None
         if self.pending:
             return self._take()
@@ -141,6 +144,11 @@ class Pipe:
         self.moved()
         return chunk
 
-    def _wake_reader(self) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            self.outbox.send_nowait("")  # a closed stream wakes everybody
+    def _reader_lost(self) -> None:
+        """A reader was cancelled."""
+        if self.cut:
+            self.inbox.close()
+        elif len(self.pending) > self.inbox.statistics().current_buffer_used:
+            # The wake-up for a chunk that is still here went with it.
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                self.outbox.send_nowait("")  # a closed stream wakes everybody

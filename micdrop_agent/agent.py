@@ -13,7 +13,6 @@ Source: Micdrop page "Agent (LLM)"; where we differ on purpose is in docs/from-m
 from __future__ import annotations
 
 import inspect
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -150,7 +149,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         _checks.may_open(self, self._state, owned=self._owner is not None)
         self._state = "open"
-        self._home = (threading.get_ident(), _checks.running_loop())
+        self._home = _checks.Home()
         whole = False
         try:
             with lone_error_unwrapped():
@@ -267,7 +266,8 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             (item for item in reversed(self.conversation) if isinstance(item, Message) and item.role == "user"),
             None,
         )
-        answer = self._current = Answer(self, prompt)
+        assert self._home is not None
+        answer = self._current = Answer(self, prompt, self._home)
         for began in self._began:
             began(answer)
         self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
@@ -298,7 +298,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``cancel()``.
         """
-        root = self._root()
+        root = self if self._owner is None else self._root()
         root._check_thread("cancel()")
         if root._current is not None:
             root._current._stop(heard)

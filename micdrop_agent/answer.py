@@ -21,6 +21,7 @@ import anyio
 from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._checks import cancel_soon, cancelled_from_outside
+from micdrop_agent._facts import Ending
 from micdrop_agent._heard import heard_length
 from micdrop_agent._pipe import Pipe
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError
@@ -30,18 +31,17 @@ from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
 )
-from micdrop_agent.result import AnswerResult
 from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
+    from micdrop_agent._checks import Home
     from micdrop_agent.agent import Agent
-    from micdrop_agent.errors import Attempt
     from micdrop_agent.events import (
         Event,
     )
     from micdrop_agent.messages import Message
     from micdrop_agent.providers.protocol import ProviderStream
-    from micdrop_agent.result import AnswerStatus, EndStatus
+    from micdrop_agent.result import AnswerResult, AnswerStatus, EndStatus
 
 __all__ = ["Answer"]
 
@@ -73,8 +73,9 @@ class Answer(ObjectReceiveStream[str]):
     Source: Micdrop page "Agent (LLM)", ``answer(): Readable``.
     """
 
-    def __init__(self, agent: Agent, prompt: Message | None) -> None:
+    def __init__(self, agent: Agent, prompt: Message | None, home: Home) -> None:
         self._agent = agent
+        self._home = home
         self._scope = anyio.CancelScope()
         self._linger: anyio.CancelScope | None = None
         self._streams: list[ProviderStream] = []
@@ -83,9 +84,8 @@ class Answer(ObjectReceiveStream[str]):
         self._task_done = False
         self._task_ended: anyio.Event | None = None
         self._status: AnswerStatus = "running"
-        self._result: AnswerResult | None = None
+        self._ending: Ending | None = None
         self._error: Exception | None = None
-        self._started_at = anyio.current_time()
         self._waiters = 0
         self._turn = Turn(self, agent, prompt=prompt, scope=self._scope)
         self._ledger = self._turn.ledger
@@ -110,9 +110,13 @@ class Answer(ObjectReceiveStream[str]):
         Raises:
             RuntimeError: The answer is still running; ``await answer.wait()`` first.
         """
-        if self._result is None:
+        if self._ending is None:
             raise RuntimeError("the answer is still running; await answer.wait() for its result")
-        return self._result
+        return self._ending.result
+
+    def _ended_with(self, result: AnswerResult) -> bool:
+        """Whether ``result`` is this very answer's."""
+        return self._ending is not None and self._ending.result is result
 
     async def wait(self) -> AnswerResult:
         """Wait until the generation has ended and return its result; raises nothing of it.
@@ -123,7 +127,7 @@ class Answer(ObjectReceiveStream[str]):
         self._waiters += 1
         self._pipe.moved()
         try:
-            if self._result is None:
+            if self._ending is None:
                 if self._ended is None:
                     self._ended = anyio.Event()
                 await self._ended.wait()
@@ -215,32 +219,32 @@ class Answer(ObjectReceiveStream[str]):
 
     def _stop(self, heard: int | str | None, *, keep_unread: bool = False) -> None:
         """Settle everything in one synchronous step; only then cancel the scope."""
-        ledger = self._ledger
+        pipe, ledger = self._pipe, self._ledger
+        if pipe.cut and heard is None:
+            return  # as a reader's clean-up does, after a barge-in
         upto = ledger.received if heard is None else heard_length(heard, ledger.text[: ledger.received])
         running = self._status == "running"
-        pipe = self._pipe
-        if not running and heard is None and (pipe.drained or pipe.cut or self._agent._closed):
-            self._fence()
-            return
-        if not running and keep_unread and not pipe.read:
-            self._fence()
-            return
-        events: list[Event] = []
-        self._fence()
-        pipe.cut_off()
-        events += ledger.interrupt(upto)
-        events += ledger.close_calls()
-        if running:
-            now = anyio.current_time()
-            self._turn.facts.note("cancel", now, received=ledger.received, written=ledger.length)
-            events += self._end_as("cancelled", text=ledger.text[:upto], now=now)
-        cancel_soon(self._scope, self._streams)
-        self._agent._hub.emit(*events)
-
-    def _fence(self) -> None:
         self._turn.fence()
         if self._linger is not None:
             self._linger.cancel()
+        if not running and self._keeps(unread=keep_unread, heard=heard):
+            return
+        pipe.cut_off()
+        events = ledger.interrupt(upto)
+        if ledger.calls:
+            events += ledger.close_calls()
+        if running:
+            self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
+            events += self._end_as("cancelled", text=ledger.text[:upto])
+        cancel_soon(self._home, self._scope, self._streams)
+        if events:
+            self._agent._hub.emit(*events)
+
+    def _keeps(self, *, unread: bool, heard: int | str | None) -> bool:
+        """Whether an answer that has ended stays as it is."""
+        if heard is None and (self._pipe.drained or self._agent._closed):
+            return True
+        return unread and not self._pipe.read
 
     def _finish(self, error: Exception | None) -> None:
         """The generation ended by itself; nothing happens if it was cancelled before."""
@@ -272,32 +276,19 @@ class Answer(ObjectReceiveStream[str]):
         if turn.facts.ends_call and not turn.fenced:
             self._agent._spawn(self._announce_end, "micdrop end of call")
 
-    def _end_as(
-        self, status: EndStatus, *, text: str, error: Exception | None = None, now: float | None = None
-    ) -> list[Event]:
-        turn = self._turn
-        attempts: tuple[Attempt, ...] = tuple(turn.facts.attempts)
+    def _end_as(self, status: EndStatus, *, text: str, error: Exception | None = None) -> list[Event]:
+        facts, agent = self._turn.facts, self._agent
         self._status = status
-        now = anyio.current_time() if now is None else now
-        turn.facts.note("end", now, status=status, **({} if error is None else {"error": str(error)}))
-        self._agent._log_trace(turn.facts.trace)
-        first = turn.facts.first_chunk_at
-        self._result = AnswerResult(
-            text=text,
-            status=status,
-            error=error,
-            attempts=attempts,
-            usage=turn.facts.usage,
-            finish_reason=turn.facts.finish_reason,
-            requests=turn.facts.requests,
-            time_to_first_chunk=None if first is None else first - self._started_at,
-            duration=now - self._started_at,
-            extracted=turn.facts.extracted,
-            trace=tuple(turn.facts.trace),
-        )
+        if error is None:
+            facts.note("end", status=status)
+        else:
+            facts.note("end", status=status, error=str(error))
+        ending = self._ending = Ending(facts, status, text, error)
+        if agent._logger.isEnabledFor(logging.DEBUG):
+            agent._log_trace(ending.result.trace)
         if self._ended is not None:
             self._ended.set()
-        return [AnswerFinished(self._result)]
+        return [] if agent._hub.unheard else [AnswerFinished(ending.result)]
 
     # -- the task
 

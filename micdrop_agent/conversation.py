@@ -99,6 +99,24 @@ class Conversation(Sequence[Item]):
         self._changed(index, 0, item)
         return index
 
+    def _insert_after(self, anchor: Item, item: Item) -> int:
+        """Put ``item`` behind ``anchor``, but never between a call and its result; at the end without it."""
+        items = self._items
+        index = len(items)
+        for at in range(index - 1, -1, -1):
+            if items[at] is anchor:
+                after = items[at + 1] if at + 1 < index else None
+                paired = (
+                    isinstance(anchor, ToolCall)
+                    and isinstance(after, ToolResult)
+                    and after.tool_call_id == anchor.tool_call_id
+                )
+                index = at + 2 if paired else at + 1
+                break
+        items.insert(index, item)
+        self._changed(index, 0, item)
+        return index
+
     def _put(self, index: int, item: Item) -> None:
         self._items[index] = item
         self._changed(index, 1, item)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Item", "Message", "Role", "ToolCall", "ToolResult", "is_blank"]
 
@@ -35,13 +35,7 @@ def is_blank(text: str) -> bool:
     return not text or text.isspace() or not "".join(text.split()).strip(_UNSPEAKABLE)
 
 
-def _check_role(_item: object, _attribute: object, value: object) -> None:
-    if value not in ROLES:
-        raise ValueError(f"role must be one of {', '.join(ROLES)}, not {value!r}")
-
-
-def _no_extra() -> Mapping[str, Any]:
-    return {}
+_NO_EXTRA: Final[Callable[[], Mapping[str, Any]]] = dict
 
 
 def _text(_item: object, attribute: attrs.Attribute[str], value: object) -> None:
@@ -65,10 +59,17 @@ class Message:
         TypeError: ``content`` is no text.
     """
 
-    role: Role = attrs.field(validator=_check_role)
-    content: str = attrs.field(validator=_text)
+    role: Role
+    content: str
     metadata: Mapping[str, Any] | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=_no_extra, kw_only=True, repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=_NO_EXTRA, kw_only=True, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Not two validators: one is made within cancel(), for which a caller waits.
+        if self.role not in ROLES:
+            raise ValueError(f"role must be one of {', '.join(ROLES)}, not {self.role!r}")
+        if not isinstance(self.content, str):
+            raise TypeError(f"content must be a text, not {self.content!r}")
 
 
 @attrs.frozen
@@ -86,7 +87,7 @@ class ToolCall:
     tool_call_id: str = attrs.field(validator=_text)
     tool_name: str = attrs.field(validator=_text)
     parameters: str = attrs.field(validator=_text)
-    extra: Mapping[str, Any] = attrs.field(factory=_no_extra, kw_only=True, repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=_NO_EXTRA, kw_only=True, repr=False)
 
 
 @attrs.frozen
@@ -104,7 +105,7 @@ class ToolResult:
     tool_call_id: str = attrs.field(validator=_text)
     tool_name: str = attrs.field(validator=_text)
     output: str = attrs.field(validator=_text)
-    extra: Mapping[str, Any] = attrs.field(factory=_no_extra, kw_only=True, repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=_NO_EXTRA, kw_only=True, repr=False)
 
 
 Item: TypeAlias = Message | ToolCall | ToolResult

@@ -107,7 +107,7 @@ class _Observer:
     def finished(self, event: AnswerFinished) -> None:
         ended = time.time_ns()
         result = event.result
-        answer, parent = next((pair for pair in self._running if pair[0]._result is result), (None, None))
+        answer, parent = next((pair for pair in self._running if pair[0]._ended_with(result)), (None, None))
         self._running = [pair for pair in self._running if pair[0].status == "running"]
         lines = timeline(result)
         name = self._agent._label()

@@ -115,7 +115,7 @@ class Turn:
         self.label: str = responder._label()
         if parent is None:
             self.agent: Agent = responder
-            self.facts: Facts = Facts(answer._started_at)
+            self.facts: Facts = Facts(answer._home.clock)
             self.ledger: Ledger = Ledger(responder.conversation, record_interrupted=responder.record_interrupted)
         else:
             self.agent = parent.agent
@@ -312,7 +312,7 @@ class Turn:
         if not text:
             return
         if self.facts.first_chunk_at is None:
-            now = self.facts.first_chunk_at = anyio.current_time()
+            now = self.facts.first_chunk_at = self.facts.clock()
             self.facts.note("first_chunk", now, agent=self.label)
         self.ledger.say(text, aside=self._aside)
         self._answer._push(text)

@@ -23,7 +23,8 @@ from micdrop_agent.testing import ScriptedProvider, assert_no_leaks, call_tool, 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from micdrop_agent import Answer, TraceEvent
+    from micdrop_agent import Answer
+    from micdrop_agent.result import TraceKind
     from micdrop_agent.testing import ReceivedRequest, Reply
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts sockets in /proc")
@@ -76,8 +77,8 @@ class Caller:
         self.provider = provider
         self.dice = dice
         self.in_tool = anyio.Event()
-        self.trace: list[TraceEvent] = []
-        self.marks: list[TraceEvent] = []
+        self.trace: list[tuple[float, TraceKind, dict[str, Any]]] = []
+        self.marks: list[tuple[float, TraceKind, dict[str, Any]]] = []
         """What the traces tell of failures."""
         agent.add_tool(self._tool())
 
@@ -108,7 +109,7 @@ class Caller:
         self.provider.requests.clear()
         # Looked at in the next round: the task of this answer is still on its way out.
         trace, self.trace = self.trace, ([] if point == "retry wait" else answer._turn.facts.trace)
-        self.marks += [event for event in trace if event.kind == "retry" or event.detail.get("error")]
+        self.marks += [noted for noted in trace if noted[1] == "retry" or noted[2].get("error")]
 
     async def _until(self, point: str, answer: Answer, asked: int) -> str:
         """Go on up to ``point``; what was heard on the way."""
@@ -120,7 +121,7 @@ class Caller:
         if point == "tool":
             await self.in_tool.wait()
         elif point == "retry wait":
-            await until(lambda: any(event.kind == "retry" for event in answer._turn.facts.trace))
+            await until(lambda: any(noted[1] == "retry" for noted in answer._turn.facts.trace))
         else:
             for _ in range(self.dice.randrange(12)):
                 await anyio.lowlevel.checkpoint()

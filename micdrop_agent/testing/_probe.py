@@ -276,7 +276,7 @@ class Probe:
         return open_call is not None and open_call.tool_call_id == event.message.tool_call_id
 
     def _finished(self, event: AnswerFinished) -> None:
-        owner = next((t for t in self.trace.answers if t.answer._result is event.result), None)
+        owner = next((t for t in self.trace.answers if t.answer._ended_with(event.result)), None)
         if owner is None:
             self.trace.broken(3, "an end of no answer was announced")
         else:
