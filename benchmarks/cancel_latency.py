@@ -88,7 +88,7 @@ async def measure(provider: Provider, rounds: int) -> tuple[Samples, int]:
                     samples.add("returned_us", name, returned)
                     samples.add("consumer_ended_us", name, ended)
                     samples.add("server_sees_us", name, seen)
-                await anyio.sleep(0.005)  # the spare connection is there by then, as between two turns
+                await anyio.sleep(0.01)  # the spare connection is there by then, as between two turns
     await httpx2.close()
     await ours.close()
     return samples, late

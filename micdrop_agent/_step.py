@@ -10,7 +10,6 @@ start as soon as they are complete, while the response may still be arriving.
 
 from __future__ import annotations
 
-import math
 import random
 from typing import TYPE_CHECKING, Final
 
@@ -64,16 +63,20 @@ class Step:
         agent: Whose provider, options and tools are used.
         turn: Where everything that comes back goes.
         tools: The tools offered.
+        until: Time of the loop's clock at which the whole answer has to be over (``Timeouts.total``).
         first: Whether this is the first request of the turn.
     """
 
-    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], *, first: bool) -> None:
+    __slots__ = ("_clock", "_narration", "_tasks", "agent", "continue_from", "provider", "tools", "turn", "until")
+    _clock: anyio.CancelScope
+
+    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], until: float, *, first: bool) -> None:
         self.agent = agent
         self.turn = turn
         self.tools = tools
+        self.until = until
         self.continue_from = turn.continue_from if first else None
         self.provider = agent._provider
-        self._clock = anyio.CancelScope()
         self._narration: NarrationFilter | None = None
         self._tasks: TaskGroup | None = None
 
@@ -102,7 +105,7 @@ class Step:
                 self.turn.facts.note(
                     "retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind
                 )
-                await anyio.sleep(wait)
+                await self._wait(wait)
                 if response.outcome.ran:
                     return response  # the next request carries the calls and their results
             else:
@@ -125,6 +128,20 @@ class Step:
             return asked if asked <= LONGEST_ASKED_WAIT else None
         return options.wait_before(retry, random.random())  # noqa: S311 - spreads load, no secret
 
+    async def _wait(self, seconds: float) -> None:
+        with anyio.CancelScope(deadline=self.until) as limit:
+            await anyio.sleep(seconds)
+        if limit.cancelled_caught:
+            raise self._took_too_long()
+
+    def _took_too_long(self) -> ProviderError:
+        return ProviderError(
+            f"the answer took longer than {self.agent.timeouts.total:g} seconds in all (Timeouts.total)",
+            kind="timeout",
+            provider=self.provider.name,
+            retryable=False,
+        )
+
     # -- one request
 
     async def _attempt(self, response: Response) -> None:
@@ -140,12 +157,15 @@ class Step:
                 failure: ProviderError | None = None
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
+                    tasks.cancel_scope.deadline = self.until  # tools too
                     try:
                         await self._timed(request, response)
                     except ProviderError as error:
                         # Held back: a cut response must not cut the tools that it started.
                         failure = error
                 self._tasks = None
+            if tasks.cancel_scope.cancelled_caught:
+                raise self._took_too_long()
             if failure is not None:
                 raise failure
         else:
@@ -167,8 +187,9 @@ class Step:
                     await self._read(stream, response)
                 finally:
                     streams.remove(stream)
-                    with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                        await stream.aclose()
+                    if not getattr(stream, "released", False):
+                        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                            await stream.aclose()
             except ProviderError as error:
                 failed = None if self.turn.fenced else error.kind
                 raise
@@ -178,7 +199,11 @@ class Step:
                 # Not within cancel(): there the caller waits, and the server sees the close first.
                 if self.turn._answer.status == "cancelled":
                     self.agent._request_cut()
-        if self._clock.cancelled_caught and response.finish is None:
+        if not self._clock.cancelled_caught:
+            return
+        if self._clock.deadline == self.until:
+            raise self._took_too_long()
+        if response.finish is None:
             raise ProviderError(
                 f"{self.provider.name} sent nothing useful in time ({response.late})",
                 kind="timeout",
@@ -203,7 +228,7 @@ class Step:
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
         if self.turn.agent.buffer_size is not None:
-            self._clock.deadline = math.inf
+            self._clock.deadline = self.until
         await self.turn.drain()
 
     async def _take(self, events: Sequence[ProviderEvent], response: Response) -> bool:
@@ -228,7 +253,7 @@ class Step:
     def _set_clock(self, seconds: float | None, name: str, response: Response) -> None:
         limit = "" if seconds is None else f"{seconds:g} seconds, "
         response.late = f"{limit}Timeouts: {name}"
-        self._clock.deadline = math.inf if seconds is None else anyio.current_time() + seconds
+        self._clock.deadline = self.until if seconds is None else min(self.turn.facts.clock() + seconds, self.until)
 
     # -- its events
 
@@ -287,7 +312,7 @@ class Step:
             self._tasks.start_soon(run_call, self.turn, call, response.outcome)
             await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
             return
-        self._clock.deadline = math.inf  # a tool has its own time-out
+        self._clock.deadline = self.until  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)
         self._set_clock(self.agent.timeouts.between_chunks, "between chunks", response)
 

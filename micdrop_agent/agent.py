@@ -127,6 +127,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         self._before = on_before_answer
         self._tasks: anyio.abc.TaskGroup | None = None
         self._background: set[anyio.CancelScope] = set()
+        self._left_to_do: list[Callable[[], Awaitable[None]]] = []
         self._all_done: anyio.Event | None = None
         self._alive = 0
         self._kept: KeptCall | None = None
@@ -211,11 +212,16 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Run ``work`` in the agent's task group, cancelled when the agent is closed."""
         home = self if self._owner is None else self._root()
-        if home._state != "open" or home._tasks is None:
+        if home._tasks is None or home._state != "open":
             return
         scope = anyio.CancelScope()
         home._background.add(scope)
         home._tasks.start_soon(home._in_background, work, scope, name=name)
+
+    def _afterwards(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run ``work`` in the task of the answer that is ending, once that is done."""
+        home = self if self._owner is None else self._root()
+        home._left_to_do.append(work)
 
     async def _in_background(self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
         self._alive += 1
@@ -279,6 +285,10 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             await answer._run(previous)
         finally:
             self._task_ended()
+        while self._left_to_do and self._state == "open":
+            scope = anyio.CancelScope()
+            self._background.add(scope)
+            await self._in_background(self._left_to_do.pop(), scope)
 
     def cancel(self, heard: int | str | None = None) -> None:
         """Stop the current answer, at once and for good; does nothing when there is none.

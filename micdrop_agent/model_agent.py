@@ -12,9 +12,10 @@ Source: Micdrop page "Agent (LLM)"; DESIGN D4, D5, D8 for the end of a turn.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import anyio
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from micdrop_agent.turn import Turn
 
 __all__ = ["AgentOptions", "ModelAgent"]
+
+REWARM_AFTER: Final = 0.005
+"""Seconds after a barge-in until a connection is opened in place of the one that it cost."""
 
 
 class AgentOptions(TypedDict, total=False):
@@ -135,8 +139,12 @@ class ModelAgent(Agent):
 
     def _request_cut(self) -> None:
         """A barge-in cost the connection: have another one before the next answer needs it."""
-        if self._state not in {"closing", "closed"}:
-            self._spawn(self.prewarm, "micdrop prewarm")
+        self._afterwards(self._rewarm)
+
+    async def _rewarm(self) -> None:
+        # Not at once: in these milliseconds the host stops its audio and hears the caller.
+        await anyio.sleep(REWARM_AFTER)
+        await self.prewarm()
 
     async def _start(self) -> None:
         # Loaded here rather than in the middle of the first request, where a caller waits for it.
@@ -154,26 +162,19 @@ class ModelAgent(Agent):
             ProviderError: The provider failed and no retry helped.
             MaxStepsError: The model asked for tools to the end and said nothing.
         """
-        with anyio.move_on_after(self.timeouts.total) as total:
-            await self._loop(turn)
-        if total.cancelled_caught:
-            raise ProviderError(
-                f"the answer took longer than {self.timeouts.total:g} seconds in all (Timeouts.total)",
-                kind="timeout",
-                provider=self._provider.name,
-                text_sent=turn.facts.first_chunk_at is not None,
-            )
+        total = self.timeouts.total
+        await self._loop(turn, math.inf if total is None else turn.facts.clock() + total)
 
-    async def _loop(self, turn: Turn) -> None:
+    async def _loop(self, turn: Turn, until: float) -> None:
         empties = 0
         called = 0  # requests that ended in calls; an empty one is sent again as it was
         while True:
             tools = turn.tools if called < self.max_steps else ()
-            response = await Step(self, turn, tools, first=not called).run()
+            response = await Step(self, turn, tools, until, first=not called).run()
             if response.outcome.skip:
                 return
             if response.outcome.end_call:
-                await self._farewell(turn)
+                await self._farewell(turn, until)
                 return
             if response.outcome.plain:
                 called += 1
@@ -197,12 +198,12 @@ class ModelAgent(Agent):
             )
         return empties + 1
 
-    async def _farewell(self, turn: Turn) -> None:
+    async def _farewell(self, turn: Turn, until: float) -> None:
         """A call should not end in silence: one request without tools, if nothing was said."""
         if not is_blank(turn.ledger.text):
             return
         try:
-            await Step(self, turn, (), first=False).run()
+            await Step(self, turn, (), until, first=False).run()
         except ProviderError as error:
             if not turn.fenced:
                 turn._emit(turn.ledger.interrupt(turn.ledger.length))

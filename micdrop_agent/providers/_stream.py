@@ -178,6 +178,11 @@ class HttpStream:
         else:
             self._body.feed(data)
 
+    @property
+    def released(self) -> bool:
+        """Whether the connection has been given back, so that ``aclose()`` has nothing to do."""
+        return self._response.released
+
     def abort(self) -> None:
         """Tell the server at once that nobody listens any more; ``aclose()`` is still needed."""
         if not self._translator.done:

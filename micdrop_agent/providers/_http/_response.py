@@ -87,6 +87,11 @@ class DirectResponse(Response):
             if self._transport.take_back(connection):
                 self._connection = None
 
+    @property
+    def released(self) -> bool:
+        """See ``Response.released``."""
+        return self._connection is None
+
     def abort(self) -> None:
         """See ``Response.abort``."""
         if self._connection is not None:

@@ -64,6 +64,11 @@ class Response(ABC):
         Works inside a cancelled scope and takes ``CLOSE_TIMEOUT_S`` seconds at most.
         """
 
+    @property
+    def released(self) -> bool:
+        """Whether the connection has been given back or closed: ``aclose()`` would do nothing."""
+        return False
+
     def abort(self) -> None:  # noqa: B027 - a hint, which not every transport can follow
         """Synchronously tell the server that nobody listens any more, where that is possible.
 
