@@ -69,7 +69,7 @@ class Ending:
 
     def __init__(self, facts: Facts, status: EndStatus, text: str, error: Exception | None) -> None:
         self._facts = facts
-        self._status = status
+        self._status: EndStatus = status
         self._text = text
         self._error = error
         self._at, _, _ = facts.trace[-1]  # the end was noted last

@@ -9,7 +9,7 @@ Source: Micdrop page "Agent (LLM)", ``MicdropConversationMessage`` and ``addTool
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
@@ -35,7 +35,7 @@ def is_blank(text: str) -> bool:
     return not text or text.isspace() or not "".join(text.split()).strip(_UNSPEAKABLE)
 
 
-_NO_EXTRA: Final[Callable[[], Mapping[str, Any]]] = dict
+_NO_EXTRA: Final = cast("Callable[[], Mapping[str, Any]]", dict)
 
 
 def _text(_item: object, attribute: attrs.Attribute[str], value: object) -> None:

@@ -126,9 +126,9 @@ class ModelAgent(Agent):
         """Have a connection ready, so that the next first chunk does not wait for a handshake.
 
         A failure is logged at DEBUG and not raised: the answer itself will tell. Does nothing
-        once the agent was closed: nobody would close that connection.
+        once the agent was closed (or replaced by its supervisor): nobody would close that connection.
         """
-        if self._root()._state in {"closing", "closed"}:
+        if not {"closing", "closed"}.isdisjoint((self._state, self._root()._state)):
             return
         for tool in self.tools:
             tool.prepare()

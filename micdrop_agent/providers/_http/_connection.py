@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import SocketAttribute
 
+from micdrop_agent._checks import running_loop
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http._transport import CLOSE_TIMEOUT_S
 
@@ -42,7 +43,7 @@ class Connection:
         keepalive: Seconds for which the server promised to keep it while it is idle.
     """
 
-    __slots__ = ("_socket", "_tls", "broken", "closed", "idle_since", "keepalive", "stream")
+    __slots__ = ("_quick", "_socket", "_tls", "broken", "closed", "idle_since", "keepalive", "stream")
 
     def __init__(self, stream: ByteStream, *, tls: bool) -> None:
         self.stream = stream
@@ -51,13 +52,17 @@ class Connection:
         self.keepalive = math.inf
         self.closed = False
         self._tls = tls
+        # A LoopStream, which can do more than its interface; the module is loaded on asyncio only.
+        self._quick: Any = stream if hasattr(stream, "close_now") else None
         self._socket: Any = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - AnyIO's, not Django's
 
     def looks_dead(self) -> bool:
         """Whether the server has closed the connection while it was idle, as far as a look tells.
 
-        Costs one system call, and saves the round trip in which a request on a dead connection fails.
+        Costs one system call at most, and saves the round trip in which a request on a dead connection fails.
         """
+        if self._quick is not None:
+            return bool(self._quick.disturbed)
         if self._socket is None or not hasattr(select, "poll"):
             return False
         poller = select.poll()
@@ -70,7 +75,7 @@ class Connection:
 
     def abort(self) -> None:
         """Tell the server that this is over, now, without waiting for anything."""
-        if self._socket is None or self.closed:
+        if self._socket is None or self.closed or (self._quick is not None and self._quick.hang_up()):
             return
         # Through a twin, because uvloop's own socket objects cannot do it; the errors: closed already.
         with (
@@ -84,6 +89,10 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        if self._quick is not None:
+            self._quick.close_now()
+            await anyio.lowlevel.cancel_shielded_checkpoint()  # in which the loop closes the socket
+            return
         # Our streams close at once and then give way once; aclose_forcefully() would cost twice the time.
         with (
             anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True),
@@ -106,18 +115,28 @@ def promised_keepalive(headers: dict[str, str]) -> float:
 
 async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContext | None) -> ByteStream:
     """Connect over TCP (all addresses of the host, the quickest wins), and speak TLS if asked to."""
-    if not tls:
-        stream = await anyio.connect_tcp(host, port)
-        _send_at_once(stream)
-        return stream
-    if context is None:
+    if tls and context is None:
         from micdrop_agent.providers._http._tls import default_context
 
         context = await default_context()
-    # Servers close TLS connections without the closing handshake; HTTP says itself where a body ends.
-    secure = await anyio.connect_tcp(host, port, tls=True, ssl_context=context, tls_standard_compatible=False)
-    _send_at_once(secure)
-    return secure
+    stream: ByteStream = await anyio.connect_tcp(host, port)
+    _send_at_once(stream)
+    if running_loop() is not None:
+        from micdrop_agent.providers._http._loop_stream import quicken
+
+        stream = quicken(stream)
+    if not tls:
+        return stream
+    from anyio.streams.tls import TLSStream
+
+    try:
+        # Servers close TLS connections without the closing handshake; HTTP says itself where a body ends.
+        return await TLSStream.wrap(
+            stream, server_side=False, hostname=host, ssl_context=context, standard_compatible=False
+        )
+    except BaseException:
+        await anyio.aclose_forcefully(stream)
+        raise
 
 
 def _send_at_once(stream: ByteStream) -> None:
