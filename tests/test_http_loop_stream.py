@@ -149,7 +149,7 @@ def test_a_sender_that_nobody_reads_is_held_back_and_nothing_is_lost(uv: bool) -
         size = 20 * MOST_WAITING
         async with connected() as (stream, peer):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(anyio.to_thread.run_sync, peer.sendall, b"x" * size)
+                tasks.start_soon(anyio.to_thread.run_sync, functools.partial(peer.sendall, b"x" * size))
                 await until(lambda: stream._paused)
                 held = len(stream._data)
                 assert MOST_WAITING < held <= 2 * MOST_WAITING

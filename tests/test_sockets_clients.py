@@ -158,7 +158,9 @@ def test_each_failure_of_a_client_is_named_as_ours_and_the_client_works_on(
                 "raise_on_failure": False,
                 "retry": NEVER,
             }
-            async with ChatAgent(timeouts=Timeouts(first_chunk=0.2 if failure == "timeout" else 30.0), **options) as agent:
+            async with ChatAgent(
+                timeouts=Timeouts(first_chunk=0.2 if failure == "timeout" else 30.0), **options
+            ) as agent:
                 error = await ask(agent)
                 assert isinstance(error, ProviderError)
                 assert (error.kind, error.provider) == (failure, "chat")
