@@ -150,14 +150,13 @@ class ResponsesTranslator(Translator):
             if self._message == index and not any(part[0] == index for part in self._parts):
                 self._message = None  # it said nothing: the next one may
         elif item.get("type") == "function_call" and item.get("status") != "incomplete":
-            self._calls.whole(index, item)
-            self.events += self._calls.take(index)
+            self.events += self._calls.take(self._calls.whole(index, item, new=True))
 
     def _arguments_delta(self, value: dict[str, Any]) -> None:
         self.events.append(PROGRESS)
         delta = value.get("delta")
         if isinstance(delta, str):
-            self._calls.add(_index(value, "output_index"), delta)
+            self._calls.add(_index(value, "output_index"), value, delta)
 
     def _arguments_done(self, value: dict[str, Any]) -> None:
         self._calls.whole(_index(value, "output_index"), value)
