@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micdrop_agent.providers._assemble import CallAssembler, new_call_id
 from micdrop_agent.providers._fastpath import TextTemplate
 from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
-from micdrop_agent.providers._translate import Translator, finish_reason, parse_usage, spoken_parts
+from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage, spoken_parts
 from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ class ChatTranslator(Translator):
             if text is not None:
                 self._say(text)
                 return
-        if event == b"[DONE]":
-            self._finish()
-            return
+        if event[:1] != b"{":
+            if is_end_mark(event):
+                self._finish()
+                return
+            if self.skip(event):
+                return
         chunk = self.decode_event(event)
         before = len(self.events)
         self._chunk(chunk)
@@ -90,9 +93,7 @@ class ChatTranslator(Translator):
         if self._reason is not None:
             self._finish()
         else:
-            what = "ended its response without an end mark (finish reason or [DONE]): it was cut off"
-            # Cut before a word, as a connection that breaks there: it may be asked for again.
-            self.fail("truncated", what, retryable=not self.said)
+            self.cut_off("an end mark (finish reason or [DONE])")
 
     def _whole(self, body: dict[str, Any]) -> bool:
         if not as_list(body.get("choices")):

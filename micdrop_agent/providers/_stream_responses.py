@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from micdrop_agent.providers._assemble import new_call_id
 from micdrop_agent.providers._function_calls import FunctionCalls
 from micdrop_agent.providers._json import as_dict, as_list, is_list
-from micdrop_agent.providers._translate import Translator, finish_reason, parse_usage
+from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage
 from micdrop_agent.providers.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ class ResponsesTranslator(Translator):
         """Text was said whose end was not told yet."""
 
     def _data(self, event: bytes) -> None:
-        if event == b"[DONE]":
-            # Not of this API; gateways put it at the end of everything.
-            self._complete({}, "stop")
-            return
+        if event[:1] != b"{":
+            if is_end_mark(event):
+                # Not of this API; gateways put it at the end of everything.
+                self._complete({}, "stop")
+                return
+            if self.skip(event):
+                return
         value = self.decode_event(event)
         kind = value.get("type")
         if not isinstance(kind, str):
@@ -66,9 +69,7 @@ class ResponsesTranslator(Translator):
             handler(self, value)
 
     def _end(self) -> None:
-        what = "ended its response without response.completed: it was cut off"
-        # Cut before a word, as a connection that breaks there: it may be asked for again.
-        self.fail("truncated", what, retryable=not self.said)
+        self.cut_off("response.completed")
 
     def _whole(self, body: dict[str, Any]) -> bool:
         if not is_list(body.get("output")):
@@ -112,6 +113,13 @@ class ResponsesTranslator(Translator):
             # It is stored now: a barge-in while a call is still being written leaves it whole.
             self._open_text = False
             self.events.append(TEXT_DONE)
+
+    def _part_done(self, value: dict[str, Any]) -> None:
+        part = as_dict(value.get("part"))
+        refusal = part.get("type") == "refusal"
+        place = (_index(value, "output_index"), _index(value, "content_index"))
+        if part.get("type") in {"output_text", "text", "refusal"}:
+            self._say_part(place, part.get("refusal" if refusal else "text"), refusal=refusal)
 
     def _say_part(self, part: tuple[int, int], text: object, *, refusal: bool) -> None:
         """A part is complete: say it, unless its deltas did."""
@@ -219,6 +227,7 @@ class ResponsesTranslator(Translator):
     _HANDLERS: ClassVar[dict[str, Callable[[ResponsesTranslator, dict[str, Any]], None]]] = {
         "response.output_text.done": _text_done,
         "response.refusal.done": _text_done,
+        "response.content_part.done": _part_done,
         "response.output_item.added": _item_added,
         "response.output_item.done": _item_done,
         "response.function_call_arguments.delta": _arguments_delta,

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from micdrop_agent.providers._sse import SseEvent
     from micdrop_agent.providers.protocol import FinishReason, ProviderEvent
 
-__all__ = ["Translator", "finish_reason", "parse_usage", "spoken_parts"]
+__all__ = ["Translator", "finish_reason", "is_end_mark", "parse_usage", "spoken_parts"]
+
+
+_BEGINS_JSON: Final = frozenset({b"", b"{", b"[", b'"'})
+
+
+def is_end_mark(event: bytes) -> bool:
+    """Whether an event is ``[DONE]``; some gateways write it with blanks, in small letters, or in quotes."""
+    return event.strip(b' \t"').upper() == b"[DONE]"
 
 
 class Translator(ABC):
@@ -35,11 +43,13 @@ class Translator(ABC):
         finishing: The model has finished; only usage and the end mark may still follow.
     """
 
-    __slots__ = ("_provider", "_secret", "done", "events", "failure", "finishing", "said")
+    __slots__ = ("_noise", "_provider", "_secret", "done", "events", "failure", "finishing", "said")
 
     def __init__(self, provider: str, secret: str | None = None) -> None:
         self._provider = provider
         self._secret = secret
+        self._noise = ""
+        """The last event that was no JSON at all: a keep-alive, or the words of a failure."""
         self.events: list[ProviderEvent] = []
         self.failure: ProviderError | None = None
         self.done = False
@@ -108,6 +118,23 @@ class Translator(ABC):
     def error_from(self, value: object) -> None:
         """End the response with the error that the provider told."""
         self.failure = stream_error(value, provider=self._provider, secret=self._secret)
+
+    def cut_off(self, what: str) -> None:
+        """End the response as one that stopped before its end, without ``what``."""
+        noise = f"; its last event that was no JSON: {self._noise}" if self._noise else ""
+        # Cut before a word, as a connection that breaks there: it may be asked for again.
+        self.fail("truncated", f"ended its response without {what}: it was cut off{noise}", retryable=not self.said)
+
+    def skip(self, event: bytes) -> bool:
+        """Whether an event is a bare word, such as ``ping``: gateways send some as keep-alives.
+
+        JSON that is damaged begins like JSON, and is not skipped. What was skipped is told if the
+        response then ends too early.
+        """
+        if event.lstrip()[:1] in _BEGINS_JSON:
+            return False
+        self._noise = self._hide(event)
+        return True
 
     def decode_event(self, event: bytes) -> dict[str, Any]:
         """The object of an event; empty for any other JSON value.
