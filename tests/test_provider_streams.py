@@ -185,6 +185,36 @@ def test_an_odd_usage_fails_no_answer(usage: Any) -> None:
     assert events == ["Hi", Finish("stop", "stop")]
 
 
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+@given(
+    units=st.lists(
+        st.sampled_from(["A", "\u00e5", "\ud83d", "\ude00", "\ud83d\ude00", "\ufffd"]), min_size=1, max_size=8
+    )
+)
+def test_half_a_letter_waits_for_its_other_half_and_none_is_ever_spoken(protocol: str, units: list[str]) -> None:
+    if protocol == "chat":
+        pieces = [chunk({"content": unit}) for unit in units] + [chunk(finish="stop")]
+    else:
+        events = [{"type": "response.output_text.delta", "delta": unit} for unit in units]
+        ended = {"type": "response.completed", "response": {"status": "completed"}}
+        pieces = [b"data: %b\n\n" % json.dumps(event).encode() for event in [*events, ended]]
+    text = spoken(read(pieces, protocol)[0])
+    said = "".join(units)
+    ended_in_half = said[-1] == "\ud83d"
+    wanted = (said[:-1] if ended_in_half else said).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert text == wanted
+    text.encode()
+
+
+def test_a_letter_that_is_cut_in_the_arguments_of_a_call_is_whole_in_the_call() -> None:
+    fragments: list[dict[str, Any]] = [
+        {"index": 0, "id": "c", "function": {"name": "w", "arguments": '{"a":"\ud83d'}},
+        {"index": 0, "function": {"arguments": '\ude00"}'}},
+    ]
+    pieces = [chunk({"tool_calls": [fragment]}) for fragment in fragments]
+    assert calls(read([*pieces, chunk(finish="tool_calls")])[0]) == [CallReady("c", "w", '{"a":"\U0001f600"}')]
+
+
 def test_a_refusal_is_spoken_as_one() -> None:
     events, _ = read(
         [chunk({"content": None, "refusal": "I can"}), chunk({"refusal": "not."}), chunk(finish="stop"), DONE]

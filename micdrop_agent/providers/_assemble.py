@@ -22,7 +22,15 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._json import arguments_object, as_dict, encode_loosely, is_dict, is_list, normal_arguments
+from micdrop_agent.providers._json import (
+    arguments_object,
+    as_dict,
+    encode_loosely,
+    is_dict,
+    is_list,
+    normal_arguments,
+    whole_letters,
+)
 from micdrop_agent.providers.protocol import CallReady
 
 if TYPE_CHECKING:
@@ -241,7 +249,7 @@ class CallAssembler:
 
 
 def _ready(call: _Call) -> CallReady:
-    return CallReady(call.id, call.name, normal_arguments(call.arguments))
+    return CallReady(call.id, call.name, normal_arguments(whole_letters(call.arguments)))
 
 
 def _blank(arguments: object) -> bool:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._assemble import MAX_ARGUMENT_CHARS, MAX_CALLS
-from micdrop_agent.providers._json import arguments_object, encode_loosely, is_dict, is_list, normal_arguments
+from micdrop_agent.providers._json import (
+    arguments_object,
+    encode_loosely,
+    is_dict,
+    is_list,
+    normal_arguments,
+    whole_letters,
+)
 from micdrop_agent.providers.protocol import CallReady
 
 if TYPE_CHECKING:
@@ -118,7 +125,7 @@ class FunctionCalls:
         while not call_id or call_id in self._ids:
             call_id = self._new_id()
         self._ids.add(call_id)
-        return [CallReady(call_id, call.name, normal_arguments("".join(call.arguments)))]
+        return [CallReady(call_id, call.name, normal_arguments(whole_letters("".join(call.arguments))))]
 
     def take_whole(self) -> list[CallReady]:
         """All calls that have not come out, and whose arguments are complete: they were said to be, or can be read."""

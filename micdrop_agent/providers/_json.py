@@ -16,6 +16,7 @@ __all__ = [
     "is_dict",
     "is_list",
     "normal_arguments",
+    "whole_letters",
 ]
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -69,6 +70,15 @@ def decode(data: bytes) -> object:
     if end != len(text):
         raise ValueError("more than one JSON value")
     return cast("object", value)
+
+
+def whole_letters(text: str) -> str:
+    """``text`` with the halves of letters joined; a half that is alone becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def is_dict(value: object) -> TypeGuard[dict[str, Any]]:

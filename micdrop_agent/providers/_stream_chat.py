@@ -72,7 +72,7 @@ class ChatTranslator(Translator):
         if self._template is not None:
             text = self._template.match(event)
             if text is not None:
-                self._say(text)
+                self._say(self.letters(text) if self._half else text)
                 return
         if event[:1] != b"{":
             if is_end_mark(event):
@@ -135,9 +135,9 @@ class ChatTranslator(Translator):
         if content:
             texts = [content] if isinstance(content, str) else spoken_parts(as_list(content))
             for text in texts:
-                self._say(text)
+                self._say(self.letters(text))
         refusal = delta.get("refusal")
-        if isinstance(refusal, str) and refusal:
+        if isinstance(refusal, str) and (refusal := self.letters(refusal)):
             self.events.append(Refusal(refusal))
             self._spoke = self.said = True
         calls = delta.get("tool_calls")

@@ -130,6 +130,9 @@ class ResponsesTranslator(Translator):
             self._parts[part] = True
 
     def _say(self, text: str, *, refusal: bool) -> None:
+        text = self.letters(text)
+        if not text:
+            return
         self.events.append(Refusal(text) if refusal else text)
         self.said = self._open_text = True
 

@@ -8,12 +8,13 @@ A failure never overtakes what came before it in the same network read: the stre
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._errors import hide_secrets, stream_error
-from micdrop_agent.providers._json import as_dict, as_list, decode, is_dict, is_list
+from micdrop_agent.providers._json import as_dict, as_list, decode, is_dict, is_list, whole_letters
 from micdrop_agent.providers.protocol import Usage
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ __all__ = ["Translator", "finish_reason", "is_end_mark", "parse_usage", "spoken_
 
 
 _BEGINS_JSON: Final = frozenset({b"", b"{", b"[", b'"'})
+
+
+_FIRST_HALF: Final = re.compile("[\ud800-\udbff]")
 
 
 def is_end_mark(event: bytes) -> bool:
@@ -43,11 +47,13 @@ class Translator(ABC):
         finishing: The model has finished; only usage and the end mark may still follow.
     """
 
-    __slots__ = ("_noise", "_provider", "_secret", "done", "events", "failure", "finishing", "said")
+    __slots__ = ("_half", "_noise", "_provider", "_secret", "done", "events", "failure", "finishing", "said")
 
     def __init__(self, provider: str, secret: str | None = None) -> None:
         self._provider = provider
         self._secret = secret
+        self._half = ""
+        """The first half of a letter that came in two events."""
         self._noise = ""
         """The last event that was no JSON at all: a keep-alive, or the words of a failure."""
         self.events: list[ProviderEvent] = []
@@ -118,6 +124,19 @@ class Translator(ABC):
     def error_from(self, value: object) -> None:
         """End the response with the error that the provider told."""
         self.failure = stream_error(value, provider=self._provider, secret=self._secret)
+
+    def letters(self, text: str) -> str:
+        """``text`` in whole letters: the half of one waits for its other half.
+
+        Servers that count in UTF-16 cut emoji in two. No half can be spoken, stored or sent.
+        """
+        if self._half:
+            text, self._half = self._half + text, ""
+        elif text.isascii():
+            return text
+        if _FIRST_HALF.match(text[-1:]):
+            text, self._half = text[:-1], text[-1]
+        return whole_letters(text)
 
     def cut_off(self, what: str) -> None:
         """End the response as one that stopped before its end, without ``what``."""
