@@ -185,6 +185,10 @@ def test_an_odd_usage_fails_no_answer(usage: Any) -> None:
     assert events == ["Hi", Finish("stop", "stop")]
 
 
+def escaped(delta: Any) -> bytes:
+    return b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode()
+
+
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 @given(
     units=st.lists(
@@ -193,7 +197,7 @@ def test_an_odd_usage_fails_no_answer(usage: Any) -> None:
 )
 def test_half_a_letter_waits_for_its_other_half_and_none_is_ever_spoken(protocol: str, units: list[str]) -> None:
     if protocol == "chat":
-        pieces = [chunk({"content": unit}) for unit in units] + [chunk(finish="stop")]
+        pieces = [escaped({"content": unit}) for unit in units] + [chunk(finish="stop")]
     else:
         events = [{"type": "response.output_text.delta", "delta": unit} for unit in units]
         ended = {"type": "response.completed", "response": {"status": "completed"}}
@@ -211,7 +215,7 @@ def test_a_letter_that_is_cut_in_the_arguments_of_a_call_is_whole_in_the_call() 
         {"index": 0, "id": "c", "function": {"name": "w", "arguments": '{"a":"\ud83d'}},
         {"index": 0, "function": {"arguments": '\ude00"}'}},
     ]
-    pieces = [chunk({"tool_calls": [fragment]}) for fragment in fragments]
+    pieces = [escaped({"tool_calls": [fragment]}) for fragment in fragments]
     assert calls(read([*pieces, chunk(finish="tool_calls")])[0]) == [CallReady("c", "w", '{"a":"\U0001f600"}')]
 
 
