@@ -195,7 +195,7 @@ class Step:
             useful = await self._take(events, response)
             if useful and self.turn.agent.buffer_size is not None:
                 await self._drain()
-            if response.finish is not None:
+            if response.finish is not None and not response.doubtful:
                 self._set_clock(AFTER_FINISH, "end mark", response)
             elif useful:
                 self._set_clock(between, "between chunks", response)
@@ -257,10 +257,10 @@ class Step:
             self._end_text(response)
             return True
         if isinstance(event, Usage):
-            response.usage = event
+            response.usage = event if response.usage is None else response.usage + event
             self.turn._add_usage(event)
         elif isinstance(event, Finish):
-            response.finish = event.reason
+            response.finish, response.doubtful = event.reason, event.doubtful
             self.turn._add_finish(event.reason)
         return False
 
