@@ -169,7 +169,7 @@ def test_text_behind_the_finish_reason_and_usage_in_any_place_are_taken() -> Non
             DONE,
         ]
     )
-    assert behind == ["a", Finish("stop", "stop"), "b", told]
+    assert behind == ["a", Finish("stop", "stop"), "b", told, Finish("stop", "stop")]
     inside, _ = read(
         [chunk({"content": "a"}, "stop", usage=usage), b'data: {"usage":%b}\n\n' % json.dumps(usage).encode()]
     )
@@ -217,6 +217,67 @@ def test_a_letter_that_is_cut_in_the_arguments_of_a_call_is_whole_in_the_call() 
     ]
     pieces = [escaped({"tool_calls": [fragment]}) for fragment in fragments]
     assert calls(read([*pieces, chunk(finish="tool_calls")])[0]) == [CallReady("c", "w", '{"a":"\U0001f600"}')]
+
+
+def told_usage(events: list[ProviderEvent]) -> Usage:
+    return sum((event for event in events if isinstance(event, Usage)), Usage())
+
+
+@given(
+    figures=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
+    end=st.sampled_from([[], [chunk(finish="stop")], [chunk(finish="stop"), DONE], [b'data: {"error":"x"}\n\n']]),
+)
+def test_usage_that_is_counted_on_adds_up_to_its_last_figure_however_the_response_ends(
+    figures: list[tuple[int, int]], end: list[bytes]
+) -> None:
+    pieces = [
+        chunk({"content": "a"}, usage={"prompt_tokens": prompt, "completion_tokens": completion})
+        for prompt, completion in figures
+    ]
+    usage = told_usage(read([*pieces, *end])[0])
+    assert (usage.input_tokens or 0, usage.output_tokens or 0) == figures[-1]
+
+
+def test_usage_in_a_choice_and_usage_that_grows_behind_the_finish_reason_are_taken() -> None:
+    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop", "usage": {"prompt_tokens": 1}}
+    behind = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"cached_tokens":1}}\n\n'
+    events, _ = read([b"data: %b\n\n" % json.dumps({"choices": [choice]}).encode(), behind, DONE])
+    assert told_usage(events) == Usage(input_tokens=3, output_tokens=2, cached_tokens=1)
+
+
+def test_a_reason_that_comes_with_or_before_the_first_words_is_doubtful() -> None:
+    def doubts(*pieces: bytes) -> list[bool]:
+        return [event.doubtful for event in read(pieces)[0] if isinstance(event, Finish)]
+
+    assert doubts(chunk({"content": "a"}, "stop"), chunk({"content": "b"}, "stop"), DONE) == [True, True]
+    assert doubts(chunk({"role": "assistant"}, "stop"), chunk({"content": "b"}, "stop"), DONE) == [True, True]
+    assert doubts(chunk({"content": "a"}), chunk({"content": "b"}, "stop"), DONE) == [False]
+    assert doubts(chunk({"content": "a"}), DONE) == [False]
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        ({"choices": [{"index": 0, "delta": {}, "error": {"code": 429, "message": "later"}}]}, "rate_limit"),
+        ({"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": {"code": 502}}]}, "server"),
+        ({"code": "InvalidApiKey", "message": "no", "request_id": "r"}, "server"),
+        ({"code": 503, "message": "no"}, "overloaded"),
+        ({"status_code": 429, "message": "no"}, "rate_limit"),
+        ({"detail": "Internal Server Error"}, "server"),
+        ({"error_code": 401, "error_msg": "no"}, "auth"),
+    ],
+)
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_a_failure_told_in_an_unusual_place_is_that_failure(payload: Any, kind: str, end: bytes) -> None:
+    events, failure = read([b"data: %b\n\n" % json.dumps(payload).encode(), end])
+    assert events == []
+    assert failure is not None
+    assert failure.kind == kind
+
+
+def test_words_beside_the_answer_are_no_failure_of_it() -> None:
+    note = b'data: {"message":"queued","position":2}\n\n'
+    assert read([note, chunk({"content": "Hi"}), chunk(finish="stop"), DONE]) == (["Hi", Finish("stop", "stop")], None)
 
 
 def test_a_refusal_is_spoken_as_one() -> None:

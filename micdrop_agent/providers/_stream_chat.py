@@ -13,15 +13,17 @@ from micdrop_agent.providers._assemble import CallAssembler, new_call_id
 from micdrop_agent.providers._fastpath import TextTemplate
 from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
 from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage, spoken_parts
-from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal
+from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from micdrop_agent._text import ThinkFilter
-    from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.providers.protocol import FinishReason
 
 __all__ = ["ChatTranslator"]
+
+_WORDS_OF_FAILURE: Final = ("message", "detail", "error_message", "error_msg")
 
 _NO_REASON: Final = frozenset({"", "null", "none"})
 
@@ -39,13 +41,15 @@ class ChatTranslator(Translator):
     __slots__ = (
         "_calling",
         "_calls",
+        "_doubtful",
+        "_odd_chunk",
         "_raw_reason",
         "_reason",
         "_spoke",
         "_template",
         "_think",
         "_usage",
-        "_usage_out",
+        "_usage_told",
     )
 
     def __init__(
@@ -63,7 +67,11 @@ class ChatTranslator(Translator):
         self._reason: FinishReason | None = None
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
-        self._usage_out = False
+        self._usage_told = Usage()
+        self._doubtful = False
+        """A finish reason came although there was more to come."""
+        self._odd_chunk: dict[str, Any] = {}
+        """A chunk without choices that says something: the failure, if nothing else comes."""
         self._spoke = False
         self._calling = False
         """A tool call has begun."""
@@ -92,6 +100,8 @@ class ChatTranslator(Translator):
     def _end(self) -> None:
         if self._reason is not None:
             self._finish()
+        elif self._odd_chunk:
+            self.error_from(self._odd_chunk)
         else:
             self.cut_off("an end mark (finish reason or [DONE])")
 
@@ -106,28 +116,39 @@ class ChatTranslator(Translator):
     def _chunk(self, chunk: dict[str, Any]) -> None:
         usage = chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage")
         if usage:
-            # Some servers count on in every chunk: the last figure is the whole one.
             self._usage = parse_usage(usage) or self._usage
-            if self.finishing:
-                self._tell_usage()
         if self.is_error(chunk):
+            self._tell_usage()
             self.error_from(chunk)
             return
-        for choice in as_list(chunk.get("choices")):
+        choices = as_list(chunk.get("choices"))
+        for choice in choices:
             # Others than the first are further answers (``n``), which nobody could speak.
             if is_dict(choice) and (choice.get("index") or 0) == 0:
                 self._choice(choice)
                 if self.failure is not None:
                     return
+        if self._usage is not None:
+            self._tell_usage()
+        if not choices and not usage and any(isinstance(chunk.get(name), str) for name in _WORDS_OF_FAILURE):
+            self._odd_chunk = chunk
 
     def _choice(self, choice: dict[str, Any]) -> None:
+        first = not self._spoke and not self._calls.started
         delta = choice.get("delta")
-        if not delta and not self._spoke and not self._calls.started:
+        if not delta and first:
             delta = choice.get("message")  # a whole answer, in a stream or instead of one
         if is_dict(delta):
             self._delta(delta)
+        if choice.get("usage"):  # Moonshot tells it here
+            self._usage = parse_usage(choice["usage"]) or self._usage
+        if choice.get("error"):  # OpenRouter, whose upstream failed
+            self._tell_usage()
+            self.error_from({"error": choice["error"]})
+            return
         raw = choice.get("finish_reason")
         if isinstance(raw, str) and raw.lower() not in _NO_REASON:
+            self._doubtful = self._doubtful or (first and not self._calls.started)
             self._stop(raw)
 
     def _delta(self, delta: dict[str, Any]) -> None:
@@ -150,6 +171,9 @@ class ChatTranslator(Translator):
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
     def _say(self, text: str) -> None:
+        if self.finishing and text:
+            # The reason came with every chunk (Gemini behind gateways): it is no sign of the end.
+            self.finishing, self._doubtful = False, True
         self._spoke = self._spoke or bool(text)
         if self._think is not None:
             text = self._think.feed(text)
@@ -184,15 +208,18 @@ class ChatTranslator(Translator):
         if not self.finishing:
             self.finishing = True
             reason = self._reason or ("tool_calls" if self._calls.started else "stop")
-            self.events.append(Finish(reason, self._raw_reason))
+            self.events.append(Finish(reason, self._raw_reason, self._doubtful and not self.done))
 
     def _tell_usage(self) -> None:
-        # Once only: some servers tell it in the last chunk and in one behind it.
-        if self._usage is not None and not self._usage_out:
-            self._usage_out = True
-            self.events.append(self._usage)
+        """Tell what is new: some servers count on in every chunk, and the last figure is the whole one."""
+        if self._usage is not None and self._usage != self._usage_told:
+            self.events.append(self._usage - self._usage_told)
+            self._usage_told = self._usage
 
     def _finish(self) -> None:
+        if self._odd_chunk and self._reason is None:
+            self.error_from(self._odd_chunk)
+            return
         self.done = True
         self._take(self._calls.finish(cut=self._reason == "length"))
         self._tell_finish()

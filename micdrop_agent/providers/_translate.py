@@ -223,8 +223,10 @@ def parse_usage(value: object) -> Usage | None:
     found = Usage(
         input_tokens=_count(usage.get("prompt_tokens"), usage.get("input_tokens")),
         output_tokens=_count(usage.get("completion_tokens"), usage.get("output_tokens")),
-        # DeepSeek has its own word for the prompt's cached part.
-        cached_tokens=_count(cached.get("cached_tokens"), usage.get("prompt_cache_hit_tokens")),
+        # DeepSeek and Moonshot have places of their own for the prompt's cached part.
+        cached_tokens=_count(
+            cached.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")
+        ),
         reasoning_tokens=_count(spent.get("reasoning_tokens")),
     )
     return None if found == _NOTHING else found
