@@ -78,6 +78,12 @@ class _Call:
         # Asked again and again; beyond this length the end of the response will tell.
         return len(text) <= _MAX_PROBE_CHARS and bool(arguments_object(text))
 
+    def goes_on_with(self, name: str) -> bool:
+        """Whether a fragment at the same index with an unknown id can only be more of this call."""
+        if not self.name or self.whole:
+            return False
+        return not name or (name == self.name and not _blank(self.arguments))
+
     def takes_name(self, name: str, given_id: str) -> bool:
         """Whether ``name`` is a further piece of this call's name: it has an id, and its arguments are not all there.
 
@@ -154,8 +160,7 @@ class CallAssembler:
 
     def _add(self, fragment: dict[str, Any], *, first_new: int) -> None:
         function = as_dict(fragment.get("function"))
-        index = fragment.get("index")
-        index = index if isinstance(index, int) and not isinstance(index, bool) else None
+        index = _index(fragment.get("index"))
         given_id, name = _word(fragment.get("id")), _word(function.get("name"))
         call = self._find(index, given_id, name, function.get("arguments"), first_new)
         if call is None:
@@ -179,8 +184,10 @@ class CallAssembler:
         if call is None or (given_id and given_id == call.given_id):
             return call
         if given_id and call.given_id:
-            # One index (mostly 0) for all calls of a response: the id tells them apart.
-            return self._by_id(given_id)
+            # One index (mostly 0) for all calls of a response: the id tells them apart. One that comes
+            # in the middle of a call's arguments was made up anew for the fragment.
+            known = self._by_id(given_id)
+            return call if known is None and index is not None and call.goes_on_with(name) else known
         if given_id or not name or not call.name:
             return call
         if call not in self._calls[first_new:] and call.takes_name(name, given_id):
@@ -249,11 +256,19 @@ class CallAssembler:
 
 
 def _ready(call: _Call) -> CallReady:
-    return CallReady(call.id, call.name, normal_arguments(whole_letters(call.arguments)))
+    # Models of the gpt-oss family leak the mark of a channel into the name: ``get_time<|channel|>commentary``.
+    name = call.name.partition("<|")[0].strip() or call.name
+    return CallReady(call.id, name, normal_arguments(whole_letters(call.arguments)))
 
 
 def _blank(arguments: object) -> bool:
     return not arguments or (isinstance(arguments, str) and not arguments.strip())
+
+
+def _index(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:9])
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _word(value: object) -> str:

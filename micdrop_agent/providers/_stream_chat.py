@@ -136,8 +136,10 @@ class ChatTranslator(Translator):
     def _choice(self, choice: dict[str, Any]) -> None:
         first = not self._spoke and not self._calls.started
         delta = choice.get("delta")
-        if not delta and first:
-            delta = choice.get("message")  # a whole answer, in a stream or instead of one
+        if not delta and not self._calls.started:
+            # A whole answer, in a stream or instead of one. Its words may have been streamed before it.
+            message = as_dict(choice.get("message"))
+            delta = message if first else {"tool_calls": message.get("tool_calls")}
         if is_dict(delta):
             self._delta(delta)
         if choice.get("usage"):  # Moonshot tells it here
