@@ -82,7 +82,8 @@ class _Call:
         """Whether a fragment at the same index with an unknown id can only be more of this call."""
         if not self.name or self.whole:
             return False
-        return not name or (name == self.name and not _blank(self.arguments))
+        text = self.arguments.strip()
+        return not name or (name == self.name and text not in {"", "{}"})
 
     def takes_name(self, name: str, given_id: str) -> bool:
         """Whether ``name`` is a further piece of this call's name: it has an id, and its arguments are not all there.
