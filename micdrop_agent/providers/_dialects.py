@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from micdrop_agent.messages import Message
 from micdrop_agent.providers._history import CONTINUE_NOTE, Dialect, encode_call, message
 from micdrop_agent.providers._json import encode_text
-from micdrop_agent.providers._wire_ids import nine_alphanumerics
+from micdrop_agent.providers._wire_ids import nine_alphanumerics, up_to_40
 
 if TYPE_CHECKING:
     from micdrop_agent.providers._history import State
@@ -56,6 +56,12 @@ class ResponsesDialect(Dialect):
         for output in outputs:
             state.put("tool", output)
 
+    def finish(self, state: State, continue_from: str | None) -> None:
+        """A request has an item."""
+        super().finish(state, continue_from)
+        if not state.last:
+            state.put("user", self.message("user", OPENING))
+
 
 class TypedDialect(ResponsesDialect):
     """The same with the type of what the model said, which OpenAI lets one leave out and llama.cpp does not."""
@@ -68,6 +74,8 @@ class TypedDialect(ResponsesDialect):
 
 class ChatDialect(Dialect):
     """The ``messages`` of Chat Completions, as OpenAI takes them."""
+
+    id_form = staticmethod(up_to_40)
 
     def calls(self, state: State, group: CallGroup) -> None:
         """One assistant message with the words before and between the calls, then the results."""
@@ -167,6 +175,9 @@ class TemplateDialect(ChatDialect):
 
     def finish(self, state: State, continue_from: str | None) -> None:
         """Templates take a last message of the assistant as the beginning of the answer."""
+        if continue_from:
+            # What the assistant said before stands in one message with what it was cut in.
+            continue_from = "\n".join([each.content for each in self._own_words(state)] + [continue_from])
         super().finish(state, continue_from)
         if state.last == "assistant":
             state.put("user", message("user", GO_ON))

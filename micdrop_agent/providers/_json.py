@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final, TypeGuard, cast
 
 __all__ = [
@@ -102,12 +103,29 @@ def as_list(value: object) -> list[Any]:
 
 
 def arguments_object(text: str) -> dict[str, Any] | None:
-    """The object that a call's arguments are, or ``None`` if they are none."""
+    """The object that a call's arguments are, or ``None`` if they are none.
+
+    What Python reads and JSON has not (``NaN``, numbers beyond all bounds, halves of letters) is refused by the
+    servers that get it back.
+    """
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, parse_constant=_no_json, parse_float=_finite)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if is_dict(value) else None
+
+
+def _no_json(name: str) -> object:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
 
 
 def normal_arguments(text: str) -> str:
@@ -116,6 +134,7 @@ def normal_arguments(text: str) -> str:
     Arguments that were encoded twice (the JSON text of an object, as a JSON string) are
     unwrapped. What cannot be read stays as the model wrote it, so that its result can say so.
     """
+    text = text.lstrip("\ufeff")
     bare = text.strip()
     if bare in {"", "null"}:
         return "{}"
