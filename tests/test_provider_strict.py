@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import strict_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import strict_rules
 from micdrop_agent import Message, Tool, ToolCall, ToolResult
 from micdrop_agent.providers._dialects import (
     ChatDialect,
@@ -41,11 +41,23 @@ IDS = st.sampled_from(
     ["", " ", "call_0", "call_1", "call_1_2", "Ab3Df6Hi9", "x" * 41, "y" * 90, "é/1", "functions.w:0"]
 )
 ARGUMENTS = st.sampled_from(
-    ["{}", "", "null", " ", '{"a":1}', "[1", "[]", "1", '"{}"', '"x"', "{'a':1}", '{"a":NaN}', '{"a":1e999}']
-    + [
+    [
+        "{}",
+        "",
+        "null",
+        " ",
+        '{"a":1}',
+        "[1",
+        "[]",
+        "1",
+        '"{}"',
+        '"x"',
+        "{'a':1}",
+        '{"a":NaN}',
+        '{"a":1e999}',
         '{"a":-Infinity}',
         '{"a":"\\ud83d"}',
-        '{"a":"\ud83d"}',
+        '{"a":"�"}',
         '\ufeff{"a":1}',
         '{"a":1}{"a":1}',
         '{"a":"x\ny"}',
