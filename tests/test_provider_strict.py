@@ -57,7 +57,7 @@ ARGUMENTS = st.sampled_from(
         '{"a":1e999}',
         '{"a":-Infinity}',
         '{"a":"\\ud83d"}',
-        '{"a":"�"}',
+        '{"a":"' + chr(0xD83D) + '"}',
         '\ufeff{"a":1}',
         '{"a":1}{"a":1}',
         '{"a":"x\ny"}',

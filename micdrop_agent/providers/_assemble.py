@@ -22,6 +22,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._echo import OF_CALL
 from micdrop_agent.providers._json import (
     arguments_object,
     as_dict,
@@ -54,7 +55,7 @@ def new_call_id() -> str:
 
 
 class _Call:
-    __slots__ = ("given_id", "id", "index", "name", "pieces")
+    __slots__ = ("extra", "given_id", "id", "index", "name", "pieces")
 
     def __init__(self, index: int | None, given_id: str, call_id: str, name: str) -> None:
         self.index = index
@@ -62,6 +63,7 @@ class _Call:
         self.id = call_id
         self.name = name
         self.pieces: list[str] = []
+        self.extra: dict[str, Any] = {}
 
     @property
     def arguments(self) -> str:
@@ -172,6 +174,7 @@ class CallAssembler:
             if given_id and not call.given_id:
                 self._name_late(call, given_id)
         self._last = call
+        call.extra |= {member: fragment[member] for member in OF_CALL if fragment.get(member)}
         self._append(call, function.get("arguments"), head=bool(given_id or name))
 
     def _find(self, index: int | None, given_id: str, name: str, arguments: object, first_new: int) -> _Call | None:
@@ -259,7 +262,7 @@ class CallAssembler:
 def _ready(call: _Call) -> CallReady:
     # Models of the gpt-oss family leak the mark of a channel into the name: ``get_time<|channel|>commentary``.
     name = call.name.partition("<|")[0].strip() or call.name
-    return CallReady(call.id, name, normal_arguments(whole_letters(call.arguments)))
+    return CallReady(call.id, name, normal_arguments(whole_letters(call.arguments)), call.extra)
 
 
 def _blank(arguments: object) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.providers._assemble import CallAssembler, new_call_id
+from micdrop_agent.providers._echo import OF_MESSAGE
 from micdrop_agent.providers._fastpath import TextTemplate
 from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
 from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage, spoken_parts
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from micdrop_agent._text import ThinkFilter
-    from micdrop_agent.providers.protocol import FinishReason
+    from micdrop_agent.providers._echo import Echo
+    from micdrop_agent.providers.protocol import CallReady, FinishReason
 
 __all__ = ["ChatTranslator"]
 
@@ -35,6 +37,7 @@ class ChatTranslator(Translator):
         provider: Name of the provider, for errors.
         secret: The key in use, kept out of errors.
         think: Takes the thinking out of the text, for models that write it there.
+        echo: Remembers what the server wants back with its calls.
         new_id: Makes an id for a tool call that has none.
     """
 
@@ -42,12 +45,15 @@ class ChatTranslator(Translator):
         "_calling",
         "_calls",
         "_doubtful",
+        "_echo",
         "_odd_chunk",
         "_raw_reason",
         "_reason",
+        "_response",
         "_spoke",
         "_template",
         "_think",
+        "_thoughts",
         "_usage",
         "_usage_told",
     )
@@ -58,10 +64,15 @@ class ChatTranslator(Translator):
         secret: str | None = None,
         *,
         think: ThinkFilter | None = None,
+        echo: Echo | None = None,
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
         super().__init__(provider, secret)
         self._think = think
+        self._echo = echo
+        self._response = 0 if echo is None else echo.next_response()
+        self._thoughts: dict[str, list[Any]] = {}
+        """What the model thought, as its server names and cuts it; never spoken."""
         self._calls = CallAssembler(new_id)
         self._template: TextTemplate | None = None
         self._reason: FinishReason | None = None
@@ -163,6 +174,8 @@ class ChatTranslator(Translator):
         if isinstance(refusal, str) and (refusal := self.letters(refusal)):
             self.events.append(Refusal(refusal))
             self._spoke = self.said = True
+        if self._echo is not None:
+            self._think_silently(delta)
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")
         if is_dict(legacy):
@@ -171,6 +184,11 @@ class ChatTranslator(Translator):
             self.events.append(PROGRESS)
             self._calling = True
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
+
+    def _think_silently(self, delta: dict[str, Any]) -> None:
+        for member in OF_MESSAGE:
+            if thought := delta.get(member):
+                self._thoughts.setdefault(member, []).append(thought)
 
     def _say(self, text: str) -> None:
         if self.finishing and text:
@@ -186,8 +204,12 @@ class ChatTranslator(Translator):
             self.events.append(text)
             self.said = True
 
-    def _take(self, calls: list[Any]) -> None:
+    def _take(self, calls: list[CallReady]) -> None:
         self.events += calls
+        if self._echo is not None and calls:
+            thoughts = {member: _joined(pieces) for member, pieces in self._thoughts.items()}
+            for call in calls:
+                self._echo.keep(call, self._response, thoughts)
 
     def _stop(self, raw: str) -> None:
         if raw.lower() == "error":
@@ -225,3 +247,10 @@ class ChatTranslator(Translator):
         self.done = True
         self._take(self._calls.finish(cut=self._reason == "length"))
         self._tell_finish()
+
+
+def _joined(pieces: list[Any]) -> object:
+    """The pieces of a member as one value of their kind."""
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    return [part for piece in pieces for part in as_list(piece)]

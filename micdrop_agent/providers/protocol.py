@@ -52,11 +52,13 @@ class CallReady:
         id: The provider's id of the call, or one made up by the provider's translation.
         name: Name of the tool.
         arguments: The JSON text that the model wrote.
+        extra: What the server attached to it and wants back; for the translation's own use.
     """
 
     id: str
     name: str
     arguments: str
+    extra: Mapping[str, Any] = attrs.field(factory=dict[str, Any], eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
