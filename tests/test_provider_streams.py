@@ -260,7 +260,8 @@ def test_a_reason_that_comes_with_or_before_the_first_words_is_doubtful() -> Non
     [
         ({"choices": [{"index": 0, "delta": {}, "error": {"code": 429, "message": "later"}}]}, "rate_limit"),
         ({"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": {"code": 502}}]}, "server"),
-        ({"code": "InvalidApiKey", "message": "no", "request_id": "r"}, "server"),
+        ({"code": "InvalidParameter", "message": "no", "request_id": "r"}, "server"),
+        ({"code": "InvalidApiKey", "message": "no", "request_id": "r"}, "auth"),
         ({"code": 503, "message": "no"}, "overloaded"),
         ({"status_code": 429, "message": "no"}, "rate_limit"),
         ({"detail": "Internal Server Error"}, "server"),
