@@ -276,6 +276,36 @@ def test_a_failure_told_in_an_unusual_place_is_that_failure(payload: Any, kind: 
     assert failure.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("error", "server"),
+        ("abort", "server"),
+        ("network_error", "server"),
+        ("insufficient_system_resource", "overloaded"),
+        ("sensitive", "content_filter"),
+    ],
+)
+def test_a_reason_that_says_that_the_model_gave_up_is_a_failure(reason: str, kind: str) -> None:
+    events, failure = read([chunk({"content": "Hi "}), chunk(finish=reason), DONE])
+    assert events == ["Hi "]
+    assert failure is not None
+    assert failure.kind == kind
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+def test_events_that_were_framed_twice_are_read(protocol: str) -> None:
+    told: list[Any] = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}]
+    if protocol == "responses":
+        told = [{"type": "response.output_text.delta", "delta": "Hi"}, {"type": "response.completed"}]
+    lines = [*(json.dumps(value) for value in told), "[DONE]"]
+    # What a framework makes of events that already have their prefix and their blank line.
+    body = "".join(f"data: data: {line}\r\ndata: \r\ndata: \r\n\r\n" for line in lines)
+    events, failure = read([body.encode()], protocol)
+    assert failure is None
+    assert spoken(events) == "Hi"
+
+
 def test_words_beside_the_answer_are_no_failure_of_it() -> None:
     note = b'data: {"message":"queued","position":2}\n\n'
     assert read([note, chunk({"content": "Hi"}), chunk(finish="stop"), DONE]) == (["Hi", Finish("stop", "stop")], None)

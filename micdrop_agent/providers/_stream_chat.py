@@ -13,7 +13,14 @@ from micdrop_agent.providers._assemble import CallAssembler, new_call_id
 from micdrop_agent.providers._echo import OF_MESSAGE
 from micdrop_agent.providers._fastpath import TextTemplate
 from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
-from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage, spoken_parts
+from micdrop_agent.providers._translate import (
+    FAILED_REASONS,
+    Translator,
+    finish_reason,
+    is_end_mark,
+    parse_usage,
+    spoken_parts,
+)
 from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal, Usage
 
 if TYPE_CHECKING:
@@ -94,6 +101,7 @@ class ChatTranslator(Translator):
                 self._say(self.letters(text) if self._half else text)
                 return
         if event[:1] != b"{":
+            event = self.unwrap(event)
             if is_end_mark(event):
                 self._finish()
                 return
@@ -159,7 +167,7 @@ class ChatTranslator(Translator):
             self._tell_usage()
             self.error_from({"error": choice["error"]})
             return
-        raw = choice.get("finish_reason")
+        raw = choice.get("finish_reason") or choice.get("finishReason")  # Gemini has sent it like that
         if isinstance(raw, str) and raw.lower() not in _NO_REASON:
             self._doubtful = self._doubtful or (first and not self._calls.started)
             self._stop(raw)
@@ -212,8 +220,9 @@ class ChatTranslator(Translator):
                 self._echo.keep(call, self._response, thoughts)
 
     def _stop(self, raw: str) -> None:
-        if raw.lower() == "error":
-            self.fail("server", "gave up in the middle of its response (finish reason error)", retryable=True)
+        failed = FAILED_REASONS.get(raw.lower())
+        if failed is not None:
+            self.fail(failed, f"gave up in the middle of its response (finish reason {raw})", retryable=True)
             return
         self._reason, self._raw_reason = finish_reason(raw), raw
         if self._reason == "content_filter":

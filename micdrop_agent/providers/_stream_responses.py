@@ -49,6 +49,7 @@ class ResponsesTranslator(Translator):
 
     def _data(self, event: bytes) -> None:
         if event[:1] != b"{":
+            event = self.unwrap(event)
             if is_end_mark(event):
                 # Not of this API; gateways put it at the end of everything.
                 self._complete({}, "stop")

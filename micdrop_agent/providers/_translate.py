@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from micdrop_agent.providers._sse import SseEvent
     from micdrop_agent.providers.protocol import FinishReason, ProviderEvent
 
-__all__ = ["Translator", "finish_reason", "is_end_mark", "parse_usage", "spoken_parts"]
+__all__ = ["FAILED_REASONS", "Translator", "finish_reason", "is_end_mark", "parse_usage", "spoken_parts"]
 
 
 _BEGINS_JSON: Final = frozenset({b"", b"{", b"[", b'"'})
@@ -144,6 +144,11 @@ class Translator(ABC):
         # Cut before a word, as a connection that breaks there: it may be asked for again.
         self.fail("truncated", f"ended its response without {what}: it was cut off{noise}", retryable=not self.said)
 
+    def unwrap(self, event: bytes) -> bytes:
+        """An event without a second ``data:`` in front, which a proxy adds that frames what is framed already."""
+        inner = event.lstrip()
+        return inner.removeprefix(b"data:").strip() if inner.startswith(b"data:") else event
+
     def skip(self, event: bytes) -> bool:
         """Whether an event is a bare word, such as ``ping``: gateways send some as keep-alives.
 
@@ -201,10 +206,24 @@ _REASONS: Final[dict[str, FinishReason]] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
     "safety": "content_filter",
+    "sensitive": "content_filter",  # Zhipu
     "prohibited_content": "content_filter",
     "blocklist": "content_filter",
     "recitation": "content_filter",
 }
+
+
+FAILED_REASONS: Final[dict[str, FailureKind]] = {
+    "error": "server",
+    "abort": "server",  # vLLM, SGLang
+    "aborted": "server",
+    "cancelled": "server",
+    "canceled": "server",
+    "network_error": "server",  # Zhipu
+    "insufficient_system_resource": "overloaded",  # DeepSeek
+    "overloaded": "overloaded",
+}
+"""Reasons that say that the model did not finish."""
 
 
 def finish_reason(raw: str) -> FinishReason:
