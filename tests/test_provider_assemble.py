@@ -150,8 +150,11 @@ def test_an_index_may_be_a_text() -> None:
     assert [(call.id, call.arguments) for call in out] == [("c0", '{"a":0}'), ("c1", '{"a":1}')]
 
 
-@pytest.mark.parametrize("name", ["w", " w ", "w<|channel|>commentary", "w<|constrain|>json"])
-def test_a_name_has_no_blanks_around_it_and_no_mark_of_a_channel_behind_it(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["w", " w ", "w<|channel|>commentary", "w<|constrain|>json", "functions.w", "functions.w:0", "default_api:w"],
+)
+def test_a_name_is_that_of_the_tool_without_what_a_model_puts_around_it(name: str) -> None:
     assert [call.name for call in assemble([[{"index": 0, "id": "c", "function": {"name": name}}]])] == ["w"]
 
 

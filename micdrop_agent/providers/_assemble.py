@@ -30,6 +30,7 @@ from micdrop_agent.providers._json import (
     is_dict,
     is_list,
     normal_arguments,
+    normal_name,
     whole_letters,
 )
 from micdrop_agent.providers.protocol import CallReady
@@ -260,9 +261,7 @@ class CallAssembler:
 
 
 def _ready(call: _Call) -> CallReady:
-    # Models of the gpt-oss family leak the mark of a channel into the name: ``get_time<|channel|>commentary``.
-    name = call.name.partition("<|")[0].strip() or call.name
-    return CallReady(call.id, name, normal_arguments(whole_letters(call.arguments)), call.extra)
+    return CallReady(call.id, normal_name(call.name), normal_arguments(whole_letters(call.arguments)), call.extra)
 
 
 def _blank(arguments: object) -> bool:

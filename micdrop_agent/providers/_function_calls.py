@@ -16,6 +16,7 @@ from micdrop_agent.providers._json import (
     is_dict,
     is_list,
     normal_arguments,
+    normal_name,
     whole_letters,
 )
 from micdrop_agent.providers.protocol import CallReady
@@ -125,7 +126,7 @@ class FunctionCalls:
         while not call_id or call_id in self._ids:
             call_id = self._new_id()
         self._ids.add(call_id)
-        return [CallReady(call_id, call.name, normal_arguments(whole_letters("".join(call.arguments))))]
+        return [CallReady(call_id, normal_name(call.name), normal_arguments(whole_letters("".join(call.arguments))))]
 
     def take_whole(self) -> list[CallReady]:
         """All calls that have not come out, and whose arguments are complete: they were said to be, or can be read."""

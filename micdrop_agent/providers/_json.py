@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final, TypeGuard, cast
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "is_dict",
     "is_list",
     "normal_arguments",
+    "normal_name",
     "whole_letters",
 ]
 
@@ -126,6 +128,20 @@ def _finite(text: str) -> float:
     if math.isinf(number):
         raise ValueError(text)
     return number
+
+
+_QUALIFIED: Final = re.compile(r"(?:functions|default_api)[.:]([\w-]+)(?::\d+)?", re.ASCII)
+
+
+def normal_name(name: str) -> str:
+    """The name of a tool that a call means: no tool's own name has a dot, a colon or a bracket in it.
+
+    Models of the gpt-oss family leak the mark of a channel into it (``get_time<|channel|>commentary``);
+    others write the namespace of their prompt (``functions.get_time``, Gemini's ``default_api``).
+    """
+    bare = name.partition("<|")[0].strip() or name
+    qualified = _QUALIFIED.fullmatch(bare)
+    return bare if qualified is None else qualified[1]
 
 
 def normal_arguments(text: str) -> str:
