@@ -53,6 +53,9 @@ CLOSE_TIMEOUT: Final = 0.5
 AFTER_FINISH: Final = 0.5
 """Seconds for what a server sends after it said why it finished (usage, end mark)."""
 
+AFTER_DOUBTFUL_FINISH: Final = 2.0
+"""The same when the reason came so early that more words may follow: then a pause in the words is no end."""
+
 LONGEST_ASKED_WAIT: Final = 2.0
 """A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
 
@@ -198,7 +201,10 @@ class Step:
             if response.finish is not None and not response.doubtful:
                 self._set_clock(AFTER_FINISH, "end mark", response)
             elif useful:
-                self._set_clock(between, "between chunks", response)
+                pause = between
+                if response.finish is not None:
+                    pause = AFTER_DOUBTFUL_FINISH if between is None else min(between, AFTER_DOUBTFUL_FINISH)
+                self._set_clock(pause, "between chunks", response)
 
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
