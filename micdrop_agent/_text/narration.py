@@ -97,7 +97,8 @@ class NarrationFilter:
             return text
         if self._held or self._call or self._queue or "{" in text or "(" in text:
             return self._look(text)
-        cut = self._hold_from(text)
+        # Asked of every chunk, hence not in a function of its own.
+        cut = self._hold_from(text) if "<" in text or "[" in text or "`" in text else self._hold_word(text)
         self._held = text[cut:]
         return self._say(text[:cut])
 
@@ -184,9 +185,7 @@ class NarrationFilter:
     def _hold_from(self, text: str) -> int:
         """Index from which the end of ``text`` may be the beginning of a written-out call."""
         cut = self._hold_word(text)
-        if not any(begin in text for begin in _BEGIN_MARKS):
-            return cut
-        return self._hold_mark(text, cut)
+        return self._hold_mark(text, cut) if any(begin in text for begin in _BEGIN_MARKS) else cut
 
     def _hold_mark(self, text: str, cut: int) -> int:
         """The same with a mark before it, or with a part of one at the end."""
