@@ -21,6 +21,8 @@ class Response:
     said: bool = False
     refused: bool = False
     finish: FinishReason | None = None
+    doubtful: bool = False
+    """The finish came so early that more may follow."""
     outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
     called: set[str] = attrs.field(factory=set[str])
     muted: bool = False

@@ -52,6 +52,9 @@ CLOSE_TIMEOUT: Final = 0.5
 AFTER_FINISH: Final = 0.5
 """Seconds for what a server sends after it said why it finished (usage, end mark)."""
 
+AFTER_DOUBTFUL_FINISH: Final = 2.0
+"""The same when the reason came so early that more words may follow: then a pause in the words is no end."""
+
 LONGEST_ASKED_WAIT: Final = 2.0
 """A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
 
@@ -220,10 +223,13 @@ class Step:
             useful = await self._take(events, response)
             if useful and self.turn.agent.buffer_size is not None:
                 await self._drain()
-            if response.finish is not None:
+            if response.finish is not None and not response.doubtful:
                 self._set_clock(AFTER_FINISH, "end mark", response)
             elif useful:
-                self._set_clock(between, "between chunks", response)
+                pause = between
+                if response.finish is not None:
+                    pause = AFTER_DOUBTFUL_FINISH if between is None else min(between, AFTER_DOUBTFUL_FINISH)
+                self._set_clock(pause, "between chunks", response)
 
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
@@ -282,10 +288,10 @@ class Step:
             self._end_text(response)
             return True
         if isinstance(event, Usage):
-            response.usage = event
+            response.usage = event if response.usage is None else response.usage + event
             self.turn._add_usage(event)
         elif isinstance(event, Finish):
-            response.finish = event.reason
+            response.finish, response.doubtful = event.reason, event.doubtful
             self.turn._add_finish(event.reason)
         return False
 

@@ -96,6 +96,26 @@ def test_turns_are_read_raw_and_the_client_keeps_its_connection_and_its_credenti
 
 
 @each_backend
+def test_a_connection_that_died_in_the_pool_is_no_failure_and_a_fresh_one_that_dies_is(backend: str) -> None:
+    async def scenario() -> None:
+        gone = fault("close_before_status")
+        async with (
+            ScriptedProvider([say("One."), gone, say("Two."), gone, gone]) as provider,
+            provider.listening() as url,
+            Made("httpx2", url) as transport,
+        ):
+            await ask(transport)
+            assert b"Two." in await ask(transport)
+            assert (len(provider.requests), provider.connections) == (3, 2)
+            with pytest.raises(ProviderError) as caught:
+                await ask(transport)
+            assert caught.value.kind == "connection"
+            assert len(provider.requests) == 5
+
+    run(backend, scenario)
+
+
+@each_backend
 @each_kind
 def test_an_error_status_is_a_response_whose_body_can_be_read(backend: str, kind: str) -> None:
     async def limited(exchange: Exchange) -> None:

@@ -57,6 +57,8 @@ def parse(*pieces: bytes, eof: bool = False, **limits: int) -> tuple[ResponsePar
         (chunked(gzip.compress(b"hello "), gzip.compress(b"world"), encoding="x-gzip"), b"hello world", True),
         (chunked(zlib.compress(b"hello world"), encoding="deflate"), b"hello world", True),
         (chunked(zlib.compress(b"hello world", wbits=-15), encoding="deflate"), b"hello world", True),
+        (chunked(b"hello world", encoding="utf-8"), b"hello world", True),
+        (chunked(b"hello world", encoding="none"), b"hello world", True),
     ],
 )  # fmt: skip
 def test_each_kind_of_body_is_read_whole_however_it_is_cut(data: bytes, body: bytes, reusable: bool) -> None:

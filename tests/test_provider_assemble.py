@@ -131,6 +131,33 @@ def test_no_arguments_are_an_empty_object(arguments: Any) -> None:
     assert json.loads(one(arguments)) == {}
 
 
+@pytest.mark.parametrize("name", ["", None, "w"])
+def test_an_id_that_is_made_up_anew_for_each_fragment_is_no_further_call(name: str | None) -> None:
+    pieces = ['{"a"', ":", "1}"]
+    out = assemble(
+        [
+            [{"index": 0, "id": f"a{n}", "function": {"name": name if n else "w", "arguments": piece}}]
+            for n, piece in enumerate(pieces)
+        ]
+    )
+    assert [(call.id, call.name, call.arguments) for call in out] == [("a0", "w", '{"a":1}')]
+
+
+def test_an_index_may_be_a_text() -> None:
+    heads = [{"index": f"{n}", "id": f"c{n}", "function": {"name": "w", "arguments": ""}} for n in range(2)]
+    more = [{"index": f"{n}", "function": {"arguments": f'{{"a":{n}}}'}} for n in range(2)]
+    out = assemble([[fragment] for fragment in (*heads, *more)])
+    assert [(call.id, call.arguments) for call in out] == [("c0", '{"a":0}'), ("c1", '{"a":1}')]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["w", " w ", "w<|channel|>commentary", "w<|constrain|>json", "functions.w", "functions.w:0", "default_api:w"],
+)
+def test_a_name_is_that_of_the_tool_without_what_a_model_puts_around_it(name: str) -> None:
+    assert [call.name for call in assemble([[{"index": 0, "id": "c", "function": {"name": name}}]])] == ["w"]
+
+
 def test_an_empty_opening_is_replaced_by_the_real_arguments() -> None:
     assert one("{}", '{"a"', ":1}") == '{"a":1}'
 

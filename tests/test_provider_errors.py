@@ -81,6 +81,9 @@ def test_a_status_says_what_kind_of_failure_it_is(status: int, kind: str, retrya
         ),
         (422, {"detail": [{"loc": ["body"], "msg": "x", "type": "missing"}]}, "bad_request"),
         (500, {"error": "boom"}, "server"),
+        (429, {"error": {"type": "exceeded_current_quota_error", "message": "x"}}, "quota"),
+        (400, {"code": "Arrearage", "message": "x", "request_id": "r"}, "quota"),
+        (400, {"error": {"code": "data_inspection_failed", "message": "x"}}, "content_filter"),
     ],
 )
 def test_a_providers_code_is_more_exact_than_its_status(status: int, body: Any, kind: str) -> None:

@@ -108,6 +108,36 @@ def test_calls_interleave_and_keep_to_their_index() -> None:
     assert [call.arguments for call in calls(read([*mixed, completed()])[0])] == ['{"a":1}', '{"b":2}']
 
 
+def with_id(piece: bytes, name: str, **changes: Any) -> bytes:
+    """An event of a call, its item's id told, its output index dropped or another."""
+    value = json.loads(piece.partition(b"data: ")[2])
+    value |= {"item_id": name} if "item" not in value else {}
+    value = {key: new for key, new in (value | changes).items() if new is not None}
+    return b"data: %b\n\n" % json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("index", [None, 0])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("kept", [slice(0, 5), slice(0, 4), slice(0, 3), slice(4, 5)])
+def test_calls_that_share_an_index_are_told_apart_by_their_items(index: int | None, mixed: bool, kept: slice) -> None:
+    first, second = (
+        [with_id(piece, f"fc_{n}", output_index=index) for piece in call_events(text, n)][kept]
+        for n, text in enumerate(('{"a":1}', '{"b":2}'))
+    )
+    pieces = [p for pair in zip(first, second, strict=True) for p in pair] if mixed else [*first, *second]
+    events, failure = read([*pieces, completed()])
+    assert failure is None
+    assert calls(events) == [CallReady("call_0", "w", '{"a":1}'), CallReady("call_1", "w", '{"b":2}')]
+
+
+def test_an_id_that_a_server_makes_up_anew_for_each_event_is_no_further_call() -> None:
+    pieces = [with_id(piece, f"item_{n}") for n, piece in enumerate(call_events('{"a":1}'))]
+    last = json.loads(pieces[4].partition(b"data: ")[2])
+    last["item"] |= {"id": "fc_9", "call_id": "call_9"}
+    pieces[4] = event("response.output_item.done", output_index=0, item=last["item"])
+    assert calls(read([*pieces, completed()])[0]) == [CallReady("call_0", "w", '{"a":1}')]
+
+
 @pytest.mark.parametrize(
     ("end", "kind", "retryable"),
     [

@@ -169,7 +169,7 @@ def test_text_behind_the_finish_reason_and_usage_in_any_place_are_taken() -> Non
             DONE,
         ]
     )
-    assert behind == ["a", Finish("stop", "stop"), "b", told]
+    assert behind == ["a", Finish("stop", "stop"), "b", told, Finish("stop", "stop")]
     inside, _ = read(
         [chunk({"content": "a"}, "stop", usage=usage), b'data: {"usage":%b}\n\n' % json.dumps(usage).encode()]
     )
@@ -183,6 +183,132 @@ def test_an_odd_usage_fails_no_answer(usage: Any) -> None:
     events, failure = read([chunk({"content": "Hi"}, "stop", usage=usage), DONE])
     assert failure is None
     assert events == ["Hi", Finish("stop", "stop")]
+
+
+def escaped(delta: Any) -> bytes:
+    return b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode()
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+@given(
+    units=st.lists(
+        st.sampled_from(["A", "\u00e5", "\ud83d", "\ude00", "\ud83d\ude00", "\ufffd"]), min_size=1, max_size=8
+    )
+)
+def test_half_a_letter_waits_for_its_other_half_and_none_is_ever_spoken(protocol: str, units: list[str]) -> None:
+    if protocol == "chat":
+        pieces = [escaped({"content": unit}) for unit in units] + [chunk(finish="stop")]
+    else:
+        events = [{"type": "response.output_text.delta", "delta": unit} for unit in units]
+        ended = {"type": "response.completed", "response": {"status": "completed"}}
+        pieces = [b"data: %b\n\n" % json.dumps(event).encode() for event in [*events, ended]]
+    text = spoken(read(pieces, protocol)[0])
+    said = "".join(units)
+    ended_in_half = said[-1] == "\ud83d"
+    wanted = (said[:-1] if ended_in_half else said).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert text == wanted
+    text.encode()
+
+
+def test_a_letter_that_is_cut_in_the_arguments_of_a_call_is_whole_in_the_call() -> None:
+    fragments: list[dict[str, Any]] = [
+        {"index": 0, "id": "c", "function": {"name": "w", "arguments": '{"a":"\ud83d'}},
+        {"index": 0, "function": {"arguments": '\ude00"}'}},
+    ]
+    pieces = [escaped({"tool_calls": [fragment]}) for fragment in fragments]
+    assert calls(read([*pieces, chunk(finish="tool_calls")])[0]) == [CallReady("c", "w", '{"a":"\U0001f600"}')]
+
+
+def told_usage(events: list[ProviderEvent]) -> Usage:
+    return sum((event for event in events if isinstance(event, Usage)), Usage())
+
+
+@given(
+    figures=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
+    end=st.sampled_from([[], [chunk(finish="stop")], [chunk(finish="stop"), DONE], [b'data: {"error":"x"}\n\n']]),
+)
+def test_usage_that_is_counted_on_adds_up_to_its_last_figure_however_the_response_ends(
+    figures: list[tuple[int, int]], end: list[bytes]
+) -> None:
+    pieces = [
+        chunk({"content": "a"}, usage={"prompt_tokens": prompt, "completion_tokens": completion})
+        for prompt, completion in figures
+    ]
+    usage = told_usage(read([*pieces, *end])[0])
+    assert (usage.input_tokens or 0, usage.output_tokens or 0) == figures[-1]
+
+
+def test_usage_in_a_choice_and_usage_that_grows_behind_the_finish_reason_are_taken() -> None:
+    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop", "usage": {"prompt_tokens": 1}}
+    behind = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"cached_tokens":1}}\n\n'
+    events, _ = read([b"data: %b\n\n" % json.dumps({"choices": [choice]}).encode(), behind, DONE])
+    assert told_usage(events) == Usage(input_tokens=3, output_tokens=2, cached_tokens=1)
+
+
+def test_a_reason_that_comes_with_or_before_the_first_words_is_doubtful() -> None:
+    def doubts(*pieces: bytes) -> list[bool]:
+        return [event.doubtful for event in read(pieces)[0] if isinstance(event, Finish)]
+
+    assert doubts(chunk({"content": "a"}, "stop"), chunk({"content": "b"}, "stop"), DONE) == [True, True]
+    assert doubts(chunk({"role": "assistant"}, "stop"), chunk({"content": "b"}, "stop"), DONE) == [True, True]
+    assert doubts(chunk({"content": "a"}), chunk({"content": "b"}, "stop"), DONE) == [False]
+    assert doubts(chunk({"content": "a"}), DONE) == [False]
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        ({"choices": [{"index": 0, "delta": {}, "error": {"code": 429, "message": "later"}}]}, "rate_limit"),
+        ({"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": {"code": 502}}]}, "server"),
+        ({"code": "InvalidParameter", "message": "no", "request_id": "r"}, "server"),
+        ({"code": "InvalidApiKey", "message": "no", "request_id": "r"}, "auth"),
+        ({"code": 503, "message": "no"}, "overloaded"),
+        ({"status_code": 429, "message": "no"}, "rate_limit"),
+        ({"detail": "Internal Server Error"}, "server"),
+        ({"error_code": 401, "error_msg": "no"}, "auth"),
+    ],
+)
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_a_failure_told_in_an_unusual_place_is_that_failure(payload: Any, kind: str, end: bytes) -> None:
+    events, failure = read([b"data: %b\n\n" % json.dumps(payload).encode(), end])
+    assert events == []
+    assert failure is not None
+    assert failure.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("error", "server"),
+        ("abort", "server"),
+        ("network_error", "server"),
+        ("insufficient_system_resource", "overloaded"),
+        ("sensitive", "content_filter"),
+    ],
+)
+def test_a_reason_that_says_that_the_model_gave_up_is_a_failure(reason: str, kind: str) -> None:
+    events, failure = read([chunk({"content": "Hi "}), chunk(finish=reason), DONE])
+    assert events == ["Hi "]
+    assert failure is not None
+    assert failure.kind == kind
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+def test_events_that_were_framed_twice_are_read(protocol: str) -> None:
+    told: list[Any] = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}]
+    if protocol == "responses":
+        told = [{"type": "response.output_text.delta", "delta": "Hi"}, {"type": "response.completed"}]
+    lines = [*(json.dumps(value) for value in told), "[DONE]"]
+    # What a framework makes of events that already have their prefix and their blank line.
+    body = "".join(f"data: data: {line}\r\ndata: \r\ndata: \r\n\r\n" for line in lines)
+    events, failure = read([body.encode()], protocol)
+    assert failure is None
+    assert spoken(events) == "Hi"
+
+
+def test_words_beside_the_answer_are_no_failure_of_it() -> None:
+    note = b'data: {"message":"queued","position":2}\n\n'
+    assert read([note, chunk({"content": "Hi"}), chunk(finish="stop"), DONE]) == (["Hi", Finish("stop", "stop")], None)
 
 
 def test_a_refusal_is_spoken_as_one() -> None:

@@ -32,6 +32,17 @@ PIECES = st.sampled_from(
         ",",
         " " * 17,
         "x",
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_",
+        "```json\n",
+        "```",
+        "`",
+        "<",
+        "[TOOL_CALLS]",
+        "[",
+        "]",
+        "<function=get_time>",
     ],
 )
 TEXTS = st.lists(PIECES, max_size=12).map("".join)
@@ -75,6 +86,21 @@ def test_without_a_call_everything_is_spoken(text: str) -> None:
         ('{"name": "Jo"}', '{"name": "Jo"}'),
         ('{"user": {"name": "get_weather"}}', '{"user": {"name": "get_weather"}}'),
         ("get_time()", "get_time()"),
+        ('<tool_call>\n{"name": "get_weather", "arguments": {}}\n</tool_call>', ""),
+        (
+            'Hm. <tool_call>{"name": "get_weather"}</tool_call>\n<tool_call>{"name": "get_weather"}</tool_call> So.',
+            "Hm. So.",
+        ),
+        ('Hm. ```json\n{"name": "get_weather"}\n``` So.', "Hm. So."),
+        ("```tool_code\nget_weather(1)\n```", ""),
+        ('[TOOL_CALLS][{"name": "get_weather"}, {"name": "get_weather"}]', ""),
+        ('<|python_tag|>{"name": "get_weather"}', ""),
+        ('<function=get_weather>{"city":"Oslo"}</function>', ""),
+        ('<function=get_time>{"city":"Oslo"}</function>', '<function=get_time>{"city":"Oslo"}</function>'),
+        ('```json\n{"name": "Jo"}\n```', '```json\n{"name": "Jo"}\n```'),
+        ('<tool_call>{"name": "get_time"}</tool_call>', '<tool_call>{"name": "get_time"}</tool_call>'),
+        ("a < b [1] `c`", "a < b [1] `c`"),
+        ('get_weather({"a":1})]', "]"),
     ],
 )
 def test_what_is_spoken_when_get_weather_was_called(text: str, spoken: str) -> None:
@@ -89,6 +115,15 @@ def test_words_beside_a_call_are_spoken_at_once() -> None:
     assert narration.feed(' {"a": 1} ok ') == ' {"a": 1} ok '
     assert narration.feed("get_weather(") == ""
     assert narration.finish() == "get_weather("
+
+
+def test_a_mark_waits_only_until_it_is_clear_that_no_call_follows() -> None:
+    narration = NarrationFilter(["get_weather"])
+    assert narration.feed("<tool") == ""
+    assert narration.feed("_box> is") == "<tool_box> is"
+    assert narration.feed(" it ```") == " it "
+    assert narration.feed("json\n") == ""
+    assert narration.feed("[1]") == "```json\n[1]"
 
 
 def test_without_tools_the_chunk_itself_comes_back() -> None:

@@ -32,6 +32,15 @@ PIECES = st.sampled_from(
         "K",
         ">",
         "é",
+        "<thought>",
+        "</thought>",
+        "<|channel|>",
+        "<|message|>",
+        "<|start|>",
+        "<|end|>",
+        "<|",
+        "final",
+        "analysis",
     ],
 )
 TEXTS = st.lists(PIECES, max_size=14).map("".join)
@@ -51,14 +60,14 @@ def test_any_cutting_gives_the_same_speech(text: str, inside: bool, place: int) 
 
 @given(text=TEXTS)
 def test_a_text_without_marks_is_spoken_unchanged(text: str) -> None:
-    plain = re.sub(r"(?i)think", "thank", text)
+    plain = re.sub(r"(?i)think|thought", "thank", text).replace("|", "!")
     assert run(list(plain)) == plain
 
 
 @given(before=st.sampled_from(["", "Hi. ", "Hi."]), thought=TEXTS, after=st.sampled_from(["", "Yes.", "No."]))
 def test_no_thought_is_ever_spoken(before: str, thought: str, after: str) -> None:
     inner = re.sub(r"(?i)(<|\[)/think(ing)?(>|\])", "", thought)
-    inner = inner.replace("/", "")
+    inner = inner.replace("/", "").replace("|", "")
     assert run(list(f"{before}<think>{inner}</think>{after}")) == before + after
 
 
@@ -77,6 +86,19 @@ def test_no_thought_is_ever_spoken(before: str, thought: str, after: str) -> Non
         ("So.\n</think>\n\nHello", "So.\nHello"),
         ("</think>\n\nHello", "Hello"),
         ("   ", "   "),
+        ("<thought>hm</thought>Hello", "Hello"),
+        ("<seed:think>hm</seed:think>Hello", "Hello"),
+        ("<reasoning>hm</reasoning>\nHello", "Hello"),
+        (
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hello<|return|>",
+            "Hello",
+        ),
+        ("<|channel|>final<|message|>Hello", "Hello"),
+        ("<|start|>assistant<|message|>Hello<|end|>", "Hello"),
+        ('Hi. <|channel|>commentary to=functions.w <|constrain|>json<|message|>{"a":1}<|call|>', "Hi. "),
+        ("<|channel|>analysis<|message|>never ends", ""),
+        ("<|channel|>analysis", ""),
+        ("a <| b |> c <|x|>", "a <| b |> c <|x|>"),
     ],
 )
 def test_what_is_spoken(text: str, spoken: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from micdrop_agent.errors import ToolInputError
 from micdrop_agent.tools import Tool, tool
 
 if TYPE_CHECKING:
@@ -481,3 +482,68 @@ def test_sequences_are_lists() -> None:
     for hint in hints:
         f.__annotations__ = {"x": hint}
         assert tool(f).parameters["properties"]["x"] == {"type": "array", "items": {"type": "integer"}}
+
+
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "required"),
+    [
+        ({"properties": {"a": TEXT, "b": TEXT}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, []),
+        ({"oneOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {"properties": {"b": TEXT}}]}, []),
+        ({"allOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {"properties": {"b": TEXT}}]}, ["a"]),
+        (
+            {
+                "anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}, {"anyOf": [{"$ref": "#/$defs/B"}]}],
+                "$defs": {"A": {"type": "object", "properties": {"a": TEXT}}, "B": {"properties": {"b": TEXT}}},
+            },
+            [],
+        ),
+    ],
+)
+@pytest.mark.parametrize("root", [{}, {"type": "object"}])
+def test_what_is_combined_at_the_root_becomes_one_object_which_servers_take(
+    schema: dict[str, Any], required: list[str], root: dict[str, Any]
+) -> None:
+    tool = Tool.from_schema("t", "d", {**root, **schema}, lambda given: given)
+    assert tool.strict
+    assert set(tool.parameters) - {"$defs"} == {"type", "properties", "required", "additionalProperties"}
+    assert set(tool.parameters["properties"]) == {"a", "b"}
+    assert tool.loose_parameters["required"] == required
+    assert tool.bind('{"a":"x","b":null}').parameters == {"a": "x"}
+
+
+def test_two_forms_of_one_property_at_the_root_are_both_allowed() -> None:
+    kinds = [{"properties": {"kind": {"const": name}}, "required": ["kind"]} for name in ("x", "y")]
+    tool = Tool.from_schema("t", "d", {"oneOf": kinds}, lambda given: given)
+    assert tool.bind('{"kind":"y"}').parameters == {"kind": "y"}
+    with pytest.raises(ToolInputError):
+        tool.bind('{"kind":"z"}')
+
+
+def test_a_list_without_items_gets_them_where_strict_mode_is_off() -> None:
+    tool = Tool.from_schema(
+        "t", "d", {"a": {"type": "array"}, "b": {"type": "object", "properties": {"c": {"type": "array"}}}}
+    )
+    assert not tool.strict
+    assert tool.parameters["properties"]["a"]["items"] == {}
+    assert tool.parameters["properties"]["b"]["properties"]["c"]["items"] == {}
+    assert "items" not in tool.loose_parameters["properties"]["a"]
+
+
+def test_a_schema_beyond_the_limits_of_strict_mode_is_sent_without_it() -> None:
+    deep: dict[str, Any] = TEXT
+    for _ in range(11):
+        deep = {"type": "object", "properties": {"p": deep}, "required": ["p"]}
+    many = {"type": "object", "properties": {"a": {"type": "string", "enum": [f"v{n}" for n in range(1001)]}}}
+    assert [Tool.from_schema("t", "d", schema).strict for schema in (deep, many, deep["properties"]["p"])] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_schema_that_no_json_can_hold_is_refused_when_the_tool_is_made() -> None:
+    with pytest.raises(ValueError, match="t: parameters are nothing that JSON can hold"):
+        Tool.from_schema("t", "d", {"a": {"type": "number", "maximum": float("inf")}})

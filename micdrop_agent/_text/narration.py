@@ -2,8 +2,9 @@
 
 Some models put ``get_weather({"city": "Oslo"})``, or the call as a JSON object, into the text
 of the response that carries the real call. Such a text is held back until the response ends:
-if the call came, it is dropped, else it is spoken. Ordinary words are spoken at once; only
-what follows a written-out call waits with it, so that the order of the text stays.
+if the call came, it is dropped, else it is spoken. The marks around it (a code fence, or what a
+model's template puts there, such as ``<tool_call>``) share its fate. Ordinary words are spoken at
+once; only what follows a written-out call waits with it, so that the order of the text stays.
 
 Without tools the filter does nothing at all.
 """
@@ -19,12 +20,34 @@ import attrs
 from micdrop_agent._text._braces import BraceScanner
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
 __all__ = ["NarrationFilter"]
 
 _BLANKS: Final = 16
 """Most blanks between a name and its bracket, or a brace and its first quote."""
+
+_MARKS: Final = (
+    "<tool_call>",
+    "<|tool_call|>",
+    "<function_call>",
+    "<|python_tag|>",
+    "<tools>",
+    "[TOOL_CALLS]",
+    "```json",
+    "```tool_code",
+    "```tool_call",
+    "```python",
+    "```",
+)
+"""What stands before a written-out call, the longer ones first."""
+
+_BEGIN_MARKS: Final = ("<", "[", "`")
+
+_CLOSING: Final = re.compile(
+    r"\s*[\],]?\s*(?:</tool_call>|<\|/tool_call\|>|</function_call>|</function>|</tools>|```)?", re.ASCII
+)
+"""What stands behind one."""
 
 _NAME_MEMBER: Final = re.compile(r'"name"\s*:\s*"([^"\\]*)"')
 
@@ -35,6 +58,7 @@ class _WrittenCall:
 
     name: str | None
     scanner: BraceScanner
+    marked: bool
     pieces: list[str] = attrs.Factory(list[str])
 
     @property
@@ -55,7 +79,12 @@ class NarrationFilter:
         # Looked up for the last word of every chunk, so made once.
         self._beginnings = frozenset(name[:end] for name in self._names for end in range(1, len(name) + 1))
         names = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
-        self._start = re.compile(rf'(?<![\w-])(?P<name>{names})\s{{0,{_BLANKS}}}[({{]|\{{\s{{0,{_BLANKS}}}"')
+        marks = "|".join(map(re.escape, _MARKS))
+        self._start = re.compile(
+            rf"(?P<mark>(?:{marks})\s{{0,{_BLANKS}}}(?:\[\s{{0,{_BLANKS}}})?|<function=(?P<tag>{names})>\s{{0,{_BLANKS}}}(?=\{{))?"
+            rf'(?:(?<![\w-])(?P<name>{names})\s{{0,{_BLANKS}}}[({{]|(?P<brace>\{{)(?(tag)|\s{{0,{_BLANKS}}}"))'
+        )
+        self._marks = (*_MARKS, *(f"<function={name}>" for name in self._names))
         self._held = ""
         self._before = ""
         self._last = ""
@@ -68,7 +97,8 @@ class NarrationFilter:
             return text
         if self._held or self._call or self._queue or "{" in text or "(" in text:
             return self._look(text)
-        cut = self._hold_from(text)
+        # Asked of every chunk, hence not in a function of its own.
+        cut = self._hold_from(text) if "<" in text or "[" in text or "`" in text else self._hold_word(text)
         self._held = text[cut:]
         return self._say(text[:cut])
 
@@ -84,17 +114,19 @@ class NarrationFilter:
             return released
         self._queue.append(self._held)
         spoken: list[str] = []
-        last, dropped = self._last, False
-        for part in self._queue:
+        last, dropped, marked = self._last, False, False
+        for part in _joined(self._queue):
             text = part if isinstance(part, str) else part.text
             if isinstance(part, _WrittenCall) and part.name in called:
-                dropped = True
+                dropped, marked = True, marked or part.marked
                 continue
+            if dropped and marked and isinstance(part, str):
+                text = text[_CLOSING.match(text).end() :]  # type: ignore[union-attr]  # it matches nothing too
             if dropped and (not last or last.isspace()):
                 # Where the call stood, the white space before and behind it would add up.
                 text = text.lstrip()
             if text:
-                dropped, last = False, text[-1]
+                dropped, marked, last = False, False, text[-1]
                 spoken.append(text)
         self._held = ""
         self._queue.clear()
@@ -120,9 +152,10 @@ class NarrationFilter:
                 spoken.append(self._say(text[:cut]))
                 break
             start = match.start() - len(self._before)
-            bracket = match.end() - 1 - len(self._before) if match["name"] else start
+            bracket = (match.end() - 1 if match["name"] else match.start("brace")) - len(self._before)
             spoken.append(self._say(text[:start]))
-            self._call = _WrittenCall(match["name"], BraceScanner(text[bracket]), [text[start:bracket]])
+            name, marked = match["name"] or match["tag"], match["mark"] is not None
+            self._call = _WrittenCall(name, BraceScanner(text[bracket]), marked, [text[start:bracket]])
             text = text[bracket:]
         return "".join(spoken)
 
@@ -151,6 +184,24 @@ class NarrationFilter:
 
     def _hold_from(self, text: str) -> int:
         """Index from which the end of ``text`` may be the beginning of a written-out call."""
+        cut = self._hold_word(text)
+        return self._hold_mark(text, cut) if any(begin in text for begin in _BEGIN_MARKS) else cut
+
+    def _hold_mark(self, text: str, cut: int) -> int:
+        """The same with a mark before it, or with a part of one at the end."""
+        before = text[:cut].rstrip()
+        if cut - len(before) <= _BLANKS:
+            opened = before[:-1].rstrip() if before.endswith("[") else before
+            for mark in self._marks if len(before) - len(opened) <= _BLANKS + 1 else ():
+                if opened.endswith(mark):
+                    return len(opened) - len(mark)
+        last = max(text.rfind(begin) for begin in _BEGIN_MARKS)
+        # A fence has three signs, of which the last alone could begin one too.
+        first = len(text[: last + 1].rstrip("`")) if text[last] == "`" else last
+        starts = (start for start in range(first, last + 1) if any(m.startswith(text[start:]) for m in self._marks))
+        return min(cut, next(starts, cut))
+
+    def _hold_word(self, text: str) -> int:
         end = len(text.rstrip())
         if len(text) - end > _BLANKS or end == 0:
             return len(text)
@@ -165,6 +216,20 @@ class NarrationFilter:
         if end < len(text):
             return start if word in self._names else len(text)
         return start if word in self._beginnings else len(text)
+
+
+def _joined(queue: list[str | _WrittenCall]) -> Iterator[str | _WrittenCall]:
+    """The queue with texts that follow each other as one."""
+    texts: list[str] = []
+    for part in queue:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        if texts:
+            yield "".join(texts)
+            texts.clear()
+        yield part
+    yield "".join(texts)
 
 
 def _in_name(char: str) -> bool:

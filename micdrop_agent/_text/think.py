@@ -1,8 +1,12 @@
 """The thinking filter: what a model writes between ``<think>`` and ``</think>`` is not spoken.
 
 Open models write their reasoning into the text itself. The marks are ``<think>``,
-``<thinking>`` and ``[THINK]``, in any case of letters, anywhere in the answer; any end mark
-ends the thinking, and an answer that ends inside it says nothing more.
+``<thinking>``, ``<thought>``, ``<reasoning>``, ``<seed:think>`` and ``[THINK]``, in any case of letters, anywhere
+in the answer; any end mark ends the thinking, and an answer that ends inside it says nothing more.
+
+Models of the gpt-oss family write in channels, of which only the last is meant to be heard:
+``<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…``. Servers that
+do not know that pass it all on as text.
 
 An end mark without a beginning is dropped alone: what stood before it has been spoken, since
 holding back a whole answer on suspicion would cost every caller the first word. For models
@@ -17,9 +21,15 @@ from typing import Final
 
 __all__ = ["ThinkFilter"]
 
-_MARK: Final = re.compile(r"<(/?)think(?:ing)?>|\[(/?)think\]", re.IGNORECASE | re.ASCII)
-_OPENERS: Final = ("<think>", "<thinking>", "[think]")
-_CLOSERS: Final = ("</think>", "</thinking>", "[/think]")
+_NAMES: Final = ("think", "thinking", "thought", "reasoning", "seed:think")
+_CHANNEL: Final = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
+_MARK: Final = re.compile(
+    rf"<(/?)(?:{'|'.join(_NAMES)})>|\[(/?)think\]|<\|(channel|message|start|end|return|call|constrain)\|>",
+    re.IGNORECASE | re.ASCII,
+)
+_MARKS: Final = (*(f"<{end}{name}>" for name in _NAMES for end in ("", "/")), "[think]", "[/think]", *_CHANNEL)
+_UNHEARD: Final = ("analysis", "commentary")
+"""Channels that are not for the user; the one behind them is mostly called ``final``."""
 
 
 class ThinkFilter:
@@ -35,6 +45,8 @@ class ThinkFilter:
     def __init__(self, *, inside: bool = False) -> None:
         self._inside = inside
         self._held = ""
+        self._header: str | None = None
+        """What came of a channel's header, between its mark and that of its text."""
         self._lead: list[str] = []
         self._trim = False
         self._last = ""
@@ -47,14 +59,15 @@ class ThinkFilter:
         spoken: list[str] = []
         position = 0
         for match in _MARK.finditer(text):
-            if not self._inside:
-                spoken.append(self._say(text[position : match.start()]))
-            self._mark(closing="/" in match.group())
+            spoken.append(self._between(text[position : match.start()]))
+            if match[3]:
+                self._channel(match[3].lower())
+            else:
+                self._mark(closing="/" in match.group())
             position = match.end()
         cut = self._hold_from(text, position)
         self._held = text[cut:]
-        if not self._inside:
-            spoken.append(self._say(text[position:cut]))
+        spoken.append(self._between(text[position:cut]))
         return "".join(spoken)
 
     def finish(self) -> str:
@@ -69,6 +82,25 @@ class ThinkFilter:
         """Whether the text fed so far ends inside the thinking."""
         return self._inside
 
+    def _between(self, text: str) -> str:
+        """Text between two marks."""
+        if not self._inside:
+            return self._say(text)
+        if self._header is not None:
+            self._header += text
+        return ""
+
+    def _channel(self, mark: str) -> None:
+        if mark in {"channel", "start"}:
+            self._header = ""
+            self._mark(closing=False)
+        elif mark == "message":
+            header, self._header = self._header, None
+            self._mark(closing=header is None or not header.lstrip().startswith(_UNHEARD))
+        elif mark != "constrain":
+            self._header = None
+            self._mark(closing=True)
+
     def _mark(self, *, closing: bool) -> None:
         self._inside = not closing
         self._lead.clear()
@@ -80,8 +112,7 @@ class ThinkFilter:
         if start < 0:
             return len(text)
         beginning = text[start:].lower()
-        marks = _CLOSERS if self._inside else _OPENERS + _CLOSERS
-        return start if any(mark.startswith(beginning) for mark in marks) else len(text)
+        return start if any(mark.startswith(beginning) for mark in _MARKS) else len(text)
 
     def _say(self, text: str) -> str:
         if self._trim:

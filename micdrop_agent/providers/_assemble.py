@@ -22,7 +22,17 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._json import arguments_object, as_dict, encode_loosely, is_dict, is_list, normal_arguments
+from micdrop_agent.providers._echo import OF_CALL
+from micdrop_agent.providers._json import (
+    arguments_object,
+    as_dict,
+    encode_loosely,
+    is_dict,
+    is_list,
+    normal_arguments,
+    normal_name,
+    whole_letters,
+)
 from micdrop_agent.providers.protocol import CallReady
 
 if TYPE_CHECKING:
@@ -46,7 +56,7 @@ def new_call_id() -> str:
 
 
 class _Call:
-    __slots__ = ("given_id", "id", "index", "name", "pieces")
+    __slots__ = ("extra", "given_id", "id", "index", "name", "pieces")
 
     def __init__(self, index: int | None, given_id: str, call_id: str, name: str) -> None:
         self.index = index
@@ -54,6 +64,7 @@ class _Call:
         self.id = call_id
         self.name = name
         self.pieces: list[str] = []
+        self.extra: dict[str, Any] = {}
 
     @property
     def arguments(self) -> str:
@@ -69,6 +80,13 @@ class _Call:
         text = self.arguments
         # Asked again and again; beyond this length the end of the response will tell.
         return len(text) <= _MAX_PROBE_CHARS and bool(arguments_object(text))
+
+    def goes_on_with(self, name: str) -> bool:
+        """Whether a fragment at the same index with an unknown id can only be more of this call."""
+        if not self.name or self.whole:
+            return False
+        text = self.arguments.strip()
+        return not name or (name == self.name and text not in {"", "{}"})
 
     def takes_name(self, name: str, given_id: str) -> bool:
         """Whether ``name`` is a further piece of this call's name: it has an id, and its arguments are not all there.
@@ -146,8 +164,7 @@ class CallAssembler:
 
     def _add(self, fragment: dict[str, Any], *, first_new: int) -> None:
         function = as_dict(fragment.get("function"))
-        index = fragment.get("index")
-        index = index if isinstance(index, int) and not isinstance(index, bool) else None
+        index = _index(fragment.get("index"))
         given_id, name = _word(fragment.get("id")), _word(function.get("name"))
         call = self._find(index, given_id, name, function.get("arguments"), first_new)
         if call is None:
@@ -158,6 +175,7 @@ class CallAssembler:
             if given_id and not call.given_id:
                 self._name_late(call, given_id)
         self._last = call
+        call.extra |= {member: fragment[member] for member in OF_CALL if fragment.get(member)}
         self._append(call, function.get("arguments"), head=bool(given_id or name))
 
     def _find(self, index: int | None, given_id: str, name: str, arguments: object, first_new: int) -> _Call | None:
@@ -171,8 +189,10 @@ class CallAssembler:
         if call is None or (given_id and given_id == call.given_id):
             return call
         if given_id and call.given_id:
-            # One index (mostly 0) for all calls of a response: the id tells them apart.
-            return self._by_id(given_id)
+            # One index (mostly 0) for all calls of a response: the id tells them apart. One that comes
+            # in the middle of a call's arguments was made up anew for the fragment.
+            known = self._by_id(given_id)
+            return call if known is None and index is not None and call.goes_on_with(name) else known
         if given_id or not name or not call.name:
             return call
         if call not in self._calls[first_new:] and call.takes_name(name, given_id):
@@ -241,11 +261,17 @@ class CallAssembler:
 
 
 def _ready(call: _Call) -> CallReady:
-    return CallReady(call.id, call.name, normal_arguments(call.arguments))
+    return CallReady(call.id, normal_name(call.name), normal_arguments(whole_letters(call.arguments)), call.extra)
 
 
 def _blank(arguments: object) -> bool:
     return not arguments or (isinstance(arguments, str) and not arguments.strip())
+
+
+def _index(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:9])
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _word(value: object) -> str:

@@ -15,13 +15,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from micdrop_agent.messages import Message
+from micdrop_agent.providers._echo import Echo
 from micdrop_agent.providers._history import CONTINUE_NOTE, Dialect, encode_call, message
 from micdrop_agent.providers._json import encode_text
-from micdrop_agent.providers._wire_ids import nine_alphanumerics
+from micdrop_agent.providers._repair import CallGroup
+from micdrop_agent.providers._wire_ids import nine_alphanumerics, up_to_40
 
 if TYPE_CHECKING:
     from micdrop_agent.providers._history import State
-    from micdrop_agent.providers._repair import CallGroup, Entry
+    from micdrop_agent.providers._repair import Entry
 
 __all__ = ["ChatDialect", "MistralDialect", "ResponsesDialect", "TemplateDialect", "TypedDialect"]
 
@@ -34,7 +36,7 @@ GO_ON: Final = "(Please go on.)"
 ACKNOWLEDGED: Final = "Okay."
 """Stands for the answer that a caller's interruption prevented, between a result and the caller."""
 
-_CALL: Final = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}'
+_CALL: Final = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}'
 _ITEM: Final = b'{"type":"function_call","call_id":%b,"name":%b,"arguments":%b}'
 
 
@@ -56,6 +58,12 @@ class ResponsesDialect(Dialect):
         for output in outputs:
             state.put("tool", output)
 
+    def finish(self, state: State, continue_from: str | None) -> None:
+        """A request has an item."""
+        super().finish(state, continue_from)
+        if not state.last:
+            state.put("user", self.message("user", OPENING))
+
 
 class TypedDialect(ResponsesDialect):
     """The same with the type of what the model said, which OpenAI lets one leave out and llama.cpp does not."""
@@ -67,7 +75,31 @@ class TypedDialect(ResponsesDialect):
 
 
 class ChatDialect(Dialect):
-    """The ``messages`` of Chat Completions, as OpenAI takes them."""
+    """The ``messages`` of Chat Completions, as OpenAI takes them.
+
+    Args:
+        echo: What the server wants back with its calls.
+    """
+
+    id_form = staticmethod(up_to_40)
+
+    def __init__(self, echo: Echo | None = None) -> None:
+        self._echo = Echo() if echo is None else echo
+
+    def grouped(self, entries: list[Entry]) -> list[Entry]:
+        """Calls whose server wants them together, as it made them: each is stored with its result behind it."""
+        out: list[Entry] = []
+        for entry in entries:
+            last = out[-1] if out else None
+            if (
+                isinstance(last, CallGroup)
+                and isinstance(entry, CallGroup)
+                and self._echo.together(last.calls[-1].call, entry.calls[0].call)
+            ):
+                out[-1] = CallGroup((*last.calls, *entry.calls), (*last.texts, *entry.texts))
+            else:
+                out.append(entry)
+        return out
 
     def calls(self, state: State, group: CallGroup) -> None:
         """One assistant message with the words before and between the calls, then the results."""
@@ -78,7 +110,7 @@ class ChatDialect(Dialect):
         results: list[bytes] = []
         for each in group.calls:
             call_id = state.ids.next(each.call.tool_call_id)
-            calls.append(encode_call(each, _CALL, call_id))
+            calls.append(encode_call(each, _CALL, call_id) + self._echo.of_call(each.call) + b"}")
             results.append(
                 b'{"role":"tool","tool_call_id":%b,"content":%b}' % (encode_text(call_id), encode_text(each.output))
             )
@@ -86,7 +118,8 @@ class ChatDialect(Dialect):
         content = encode_text("\n".join(words)) if words else b"null"
         state.put(
             "assistant",
-            b'{"role":"assistant","content":%b,"tool_calls":[%b]}' % (content, b",".join(calls)),
+            b'{"role":"assistant","content":%b,"tool_calls":[%b]%b}'
+            % (content, b",".join(calls), self._echo.of_message(each.call for each in group.calls)),
         )
         for result in results:
             state.put("tool", result)
@@ -167,6 +200,9 @@ class TemplateDialect(ChatDialect):
 
     def finish(self, state: State, continue_from: str | None) -> None:
         """Templates take a last message of the assistant as the beginning of the answer."""
+        if continue_from:
+            # What the assistant said before stands in one message with what it was cut in.
+            continue_from = "\n".join([each.content for each in self._own_words(state)] + [continue_from])
         super().finish(state, continue_from)
         if state.last == "assistant":
             state.put("user", message("user", GO_ON))

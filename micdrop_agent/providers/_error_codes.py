@@ -21,6 +21,11 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "payment_required": "quota",
     "credits_exhausted": "quota",
     "spend_limit_reached": "quota",
+    "exceeded_current_quota_error": "quota",  # Moonshot
+    "quota_exceeded": "quota",
+    "pre_consume_token_quota_failed": "quota",  # gateways of the one-api family
+    "arrearage": "quota",  # Alibaba
+    "insufficient_funds": "quota",
     # The conversation is longer than the model's window.
     "context_length_exceeded": "context_length",
     "context_window_exceeded": "context_length",
@@ -31,12 +36,17 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "content_policy_violation": "content_filter",
     "responsibleaipolicyviolation": "content_filter",
     "moderation_blocked": "content_filter",
+    "data_inspection_failed": "content_filter",  # Alibaba
+    "datainspectionfailed": "content_filter",
     # Who asks, and for what.
     "invalid_api_key": "auth",
     "incorrect_api_key": "auth",
     "api_key_invalid": "auth",
     "authentication_error": "auth",
     "invalid_authentication": "auth",
+    "invalid_authentication_error": "auth",
+    "invalidapikey": "auth",
+    "access_denied": "auth",
     "account_deactivated": "auth",
     "permission_denied": "auth",
     "permission_error": "auth",
@@ -47,6 +57,8 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "not_found_error": "not_found",
     "not_found": "not_found",
     "invalid_model": "not_found",
+    "model_not_exist": "not_found",
+    "resource_not_found_error": "not_found",
     # Too much at once.
     "rate_limit_exceeded": "rate_limit",
     "rate_limit_error": "rate_limit",
@@ -55,10 +67,14 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "too_many_requests": "rate_limit",
     "resource_exhausted": "rate_limit",
     "tokens_limit_exceeded": "rate_limit",
+    "rate_limit_reached_error": "rate_limit",
+    "throttling": "rate_limit",
+    "service_tier_capacity_exceeded": "rate_limit",  # Mistral
     "overloaded_error": "overloaded",
     "overloaded": "overloaded",
     "slow_down": "overloaded",
     "engine_overloaded": "overloaded",
+    "engine_overloaded_error": "overloaded",
     "service_unavailable": "overloaded",
     "unavailable": "overloaded",
     "capacity_exceeded": "overloaded",

@@ -50,6 +50,9 @@ _SECRETS: Final = re.compile(
 )
 
 
+_FACTS: Final = ("code", "type", "status", "reason", "status_code", "error_code", "raw_status_code")
+
+
 @attrs.frozen
 class _Facts:
     """What an error body says, wherever it says it."""
@@ -181,7 +184,7 @@ def _facts(payload: object) -> _Facts:
     codes: list[str] = []
     status: int | None = None
     for source in (inner, outer):
-        for name in ("code", "type", "status", "reason", "raw_status_code"):
+        for name in _FACTS:
             value = source.get(name)
             number = _http_status(value)
             if number is not None:
@@ -203,6 +206,7 @@ def _messages(outer: dict[str, Any], inner: dict[str, Any], error: object) -> li
         error if isinstance(error, str) else None,
         inner.get("message"),
         inner.get("msg"),
+        *(outer.get(name) for name in ("error_message", "error_msg")),
         # Mistral puts FastAPI's errors below its own "message".
         encode_loosely(nested) if is_dict(nested) else nested,
     ]

@@ -1,4 +1,8 @@
-"""The function calls of one response of the Responses API, told apart by output index; no I/O."""
+"""The function calls of one response of the Responses API; no I/O.
+
+A call is told by the id of its item, and by its output index where there is none: servers that
+translate another API often give the same index (mostly 0) to every item of a response.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._assemble import MAX_ARGUMENT_CHARS, MAX_CALLS
-from micdrop_agent.providers._json import encode_loosely, is_dict, is_list, normal_arguments
+from micdrop_agent.providers._json import (
+    arguments_object,
+    encode_loosely,
+    is_dict,
+    is_list,
+    normal_arguments,
+    normal_name,
+    whole_letters,
+)
 from micdrop_agent.providers.protocol import CallReady
 
 if TYPE_CHECKING:
@@ -25,6 +37,18 @@ class _Call:
         self.whole = False
         self.out = False
 
+    def may_be(self, item: dict[str, Any]) -> bool:
+        """Whether an item with the same index and other ids is this call: some servers make up new ones for its end."""
+        if self.out or self.name not in {"", item.get("name")}:
+            return False
+        said, told = "".join(self.arguments), item.get("arguments")
+        return not self.name or (bool(told) and said in {"", told})
+
+    @property
+    def readable(self) -> bool:
+        """Whether the arguments are complete, as far as one can see."""
+        return self.whole or bool(arguments_object("".join(self.arguments)))
+
 
 class FunctionCalls:
     """Calls under way. Each comes out once, when its arguments are whole; ids differ.
@@ -33,11 +57,16 @@ class FunctionCalls:
         new_id: Makes an id for a call that has none.
     """
 
-    __slots__ = ("_calls", "_chars", "_ids", "_new_id")
+    __slots__ = ("_at", "_calls", "_chars", "_ids", "_named", "_new_id")
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._calls: dict[int, _Call] = {}
+        """By their numbers, which are the output indexes where these differ."""
+        self._at: dict[int, int] = {}
+        """Output index to the number of the call that came last with it."""
+        self._named: dict[str, int] = {}
+        """Id of an item, or of a call, to the number of the call."""
         self._ids: set[str] = set()
         self._chars = 0
 
@@ -48,20 +77,35 @@ class FunctionCalls:
 
     def begin(self, index: int, item: dict[str, Any]) -> None:
         """A call was announced."""
-        self._learn(self._call(index), item)
+        number = self._number(index, item)
+        self._learn(self._call(number), item)
 
-    def add(self, index: int, piece: str) -> None:
+    def add(self, index: int, event: dict[str, Any], piece: str) -> None:
         """A piece of arguments.
 
         Raises:
             ProviderError: There are far too many (kind ``protocol``).
         """
         self._count(piece)
-        self._call(index).arguments.append(piece)
+        self._call(self._number(index, event, new=False)).arguments.append(piece)
 
-    def whole(self, index: int, item: dict[str, Any]) -> None:
-        """The arguments are complete; ``item`` mostly repeats them."""
-        call = self._call(index)
+    def whole(self, index: int, item: dict[str, Any], *, new: bool = False) -> int:
+        """The arguments are complete; ``item`` mostly repeats them.
+
+        Args:
+            index: Output index.
+            item: The call, or the event that tells its arguments.
+            new: ``item`` is the call itself: then an id that nobody knows is another call's.
+
+        Returns:
+            The number of the call, for ``take``.
+        """
+        number = self._number(index, item, new=new)
+        self._complete(number, item)
+        return number
+
+    def _complete(self, number: int, item: dict[str, Any]) -> None:
+        call = self._call(number)
         self._learn(call, item)
         call.whole = True
         arguments: object = item.get("arguments")
@@ -72,9 +116,9 @@ class FunctionCalls:
                 self._count(arguments)
             call.arguments = [arguments]
 
-    def take(self, index: int) -> list[CallReady]:
-        """The call with this index, unless it has come out."""
-        call = self._calls[index]
+    def take(self, number: int) -> list[CallReady]:
+        """The call with this number, unless it has come out."""
+        call = self._calls[number]
         if call.out or not call.name:
             return []
         call.out = True
@@ -82,11 +126,11 @@ class FunctionCalls:
         while not call_id or call_id in self._ids:
             call_id = self._new_id()
         self._ids.add(call_id)
-        return [CallReady(call_id, call.name, normal_arguments("".join(call.arguments)))]
+        return [CallReady(call_id, normal_name(call.name), normal_arguments(whole_letters("".join(call.arguments))))]
 
     def take_whole(self) -> list[CallReady]:
-        """All calls whose arguments were complete and that have not come out."""
-        return [ready for index, call in self._calls.items() if call.whole for ready in self.take(index)]
+        """All calls that have not come out, and whose arguments are complete: they were said to be, or can be read."""
+        return [ready for number, call in self._calls.items() if call.readable for ready in self.take(number)]
 
     def from_summary(self, index: int, item: dict[str, Any]) -> list[CallReady]:
         """A call in the summary at the end: it comes out unless it has."""
@@ -95,8 +139,28 @@ class FunctionCalls:
         if known is None:
             # Under another number, or not streamed at all.
             known = index if index not in self._calls else max(self._calls) + 1
-        self.whole(known, item)
+        self._complete(known, item)
         return self.take(known)
+
+    def _number(self, index: int, item: dict[str, Any], *, new: bool = True) -> int:
+        """Which call an event or an item is about.
+
+        Args:
+            index: Output index that came with it.
+            item: The event or the item.
+            new: An unknown id at an index that is taken is another call's; else it is one that the
+                server made up for this event.
+        """
+        names = [word for word in (_word(item.get(name)) for name in ("item_id", "id", "call_id")) if word]
+        number = next((self._named[name] for name in names if name in self._named), None)
+        if number is None:
+            number = self._at.get(index, index)
+            if new and number in self._calls and not self._calls[number].may_be(item):
+                number = max(self._calls) + 1
+            self._at[index] = number
+        for name in names:
+            self._named.setdefault(name, number)
+        return number
 
     def _call(self, index: int) -> _Call:
         call = self._calls.get(index)

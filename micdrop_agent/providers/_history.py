@@ -98,6 +98,10 @@ class Dialect(ABC):
             self.flush(state)
         state.waiting.append(entry)
 
+    def grouped(self, entries: list[Entry]) -> list[Entry]:
+        """The entries of a part of the conversation, before they are added."""
+        return entries
+
     def flush(self, state: State) -> None:
         """Encode the messages that waited."""
         waiting, state.waiting = state.waiting, []
@@ -156,7 +160,7 @@ class HistoryEncoder:
         if rest.closed:
             self._keep(items[done : done + rest.closed], rest.entries[: rest.closed_entries])
         state = self._kept.fork()
-        for entry in rest.entries[rest.closed_entries :]:
+        for entry in self._dialect.grouped(rest.entries[rest.closed_entries :]):
             self._dialect.add(state, entry)
         self._dialect.finish(state, continue_from)
         start = self._dialect.start(state)
@@ -164,7 +168,7 @@ class HistoryEncoder:
         return [part for piece in pieces for part in (b",", piece)][1:], state.spoken
 
     def _keep(self, items: Sequence[Item], entries: list[Entry]) -> None:
-        for entry in entries:
+        for entry in self._dialect.grouped(entries):
             self._dialect.add(self._kept, entry)
         self._items += items
         if self._kept.parts:

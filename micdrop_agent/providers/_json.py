@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any, Final, TypeGuard, cast
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "is_dict",
     "is_list",
     "normal_arguments",
+    "normal_name",
+    "whole_letters",
 ]
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -71,6 +75,15 @@ def decode(data: bytes) -> object:
     return cast("object", value)
 
 
+def whole_letters(text: str) -> str:
+    """``text`` with the halves of letters joined; a half that is alone becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
     """Whether ``value`` is a JSON object."""
     return isinstance(value, dict)
@@ -92,12 +105,43 @@ def as_list(value: object) -> list[Any]:
 
 
 def arguments_object(text: str) -> dict[str, Any] | None:
-    """The object that a call's arguments are, or ``None`` if they are none."""
+    """The object that a call's arguments are, or ``None`` if they are none.
+
+    What Python reads and JSON has not (``NaN``, numbers beyond all bounds, halves of letters) is refused by the
+    servers that get it back.
+    """
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, parse_constant=_no_json, parse_float=_finite)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if is_dict(value) else None
+
+
+def _no_json(name: str) -> object:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
+
+
+_QUALIFIED: Final = re.compile(r"(?:functions|default_api)[.:]([\w-]+)(?::\d+)?", re.ASCII)
+
+
+def normal_name(name: str) -> str:
+    """The name of a tool that a call means: no tool's own name has a dot, a colon or a bracket in it.
+
+    Models of the gpt-oss family leak the mark of a channel into it (``get_time<|channel|>commentary``);
+    others write the namespace of their prompt (``functions.get_time``, Gemini's ``default_api``).
+    """
+    bare = name.partition("<|")[0].strip() or name
+    qualified = _QUALIFIED.fullmatch(bare)
+    return bare if qualified is None else qualified[1]
 
 
 def normal_arguments(text: str) -> str:
@@ -106,6 +150,7 @@ def normal_arguments(text: str) -> str:
     Arguments that were encoded twice (the JSON text of an object, as a JSON string) are
     unwrapped. What cannot be read stays as the model wrote it, so that its result can say so.
     """
+    text = text.lstrip("\ufeff")
     bare = text.strip()
     if bare in {"", "null"}:
         return "{}"

@@ -10,6 +10,8 @@ them inside the data, or never sends them. What means a failure is kept, as a pa
 * ``(b"", line)``: a line that is no field and looks like a JSON object; servers that break in the
   middle of a stream write their error like that. JSON in place of a whole stream reads the same.
 
+Two events that only one line end separates are told apart where the data of the first is whole JSON.
+
 Invariants, pinned in tests/test_sse.py:
 
 1. The same bytes give the same events however they are cut: within CRLF, in a code point, anywhere.
@@ -22,6 +24,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers._json import decode
 
 __all__ = ["MAX_EVENT_BYTES", "SseEvent", "SseReader"]
 
@@ -197,6 +200,10 @@ class SseReader:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
+            if self._stands_alone(value):
+                # The blank line between two events is missing.
+                self._complete(events)
+                self._data = None
             self._add_data(value)
         elif name == b"event":
             self._is_error = value == b"error"
@@ -205,6 +212,21 @@ class SseReader:
             self._add_data(value)
         elif line.startswith(b"{"):
             events.append((b"", line))
+
+    def _stands_alone(self, value: bytes) -> bool:
+        """Whether what came so far is an event of its own, although no blank line separates it from ``value``.
+
+        Some servers put one line end between two events. JSON that is spread over lines never looks
+        like this: a complete value, and then the beginning of another.
+        """
+        first = self._data
+        if first is None or self._more or not first.endswith(b"}") or not value.startswith((b"{", b"[DONE]")):
+            return False
+        try:
+            decode(first)
+        except ValueError:
+            return False
+        return True
 
     def _add_data(self, value: bytes) -> None:
         if self._data is None:

@@ -108,7 +108,7 @@ class BodyReader:
             return
         for number, event in enumerate(events):
             translator.feed(event)
-            if self._first_alone and translator.events and isinstance(translator.events[-1], str):
+            if self._first_alone and translator.said:
                 # In a burst of 200 chunks the caller would wait for all of them to hear the first.
                 self._first_alone = False
                 self._later = events[number + 1 :]

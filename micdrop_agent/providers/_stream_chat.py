@@ -10,18 +10,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.providers._assemble import CallAssembler, new_call_id
+from micdrop_agent.providers._echo import OF_MESSAGE
 from micdrop_agent.providers._fastpath import TextTemplate
 from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
-from micdrop_agent.providers._translate import Translator, finish_reason, parse_usage, spoken_parts
-from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal
+from micdrop_agent.providers._translate import (
+    FAILED_REASONS,
+    Translator,
+    finish_reason,
+    is_end_mark,
+    parse_usage,
+    spoken_parts,
+)
+from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from micdrop_agent._text import ThinkFilter
-    from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.providers._echo import Echo
+    from micdrop_agent.providers.protocol import CallReady, FinishReason
 
 __all__ = ["ChatTranslator"]
+
+_WORDS_OF_FAILURE: Final = ("message", "detail", "error_message", "error_msg")
 
 _NO_REASON: Final = frozenset({"", "null", "none"})
 
@@ -33,19 +44,25 @@ class ChatTranslator(Translator):
         provider: Name of the provider, for errors.
         secret: The key in use, kept out of errors.
         think: Takes the thinking out of the text, for models that write it there.
+        echo: Remembers what the server wants back with its calls.
         new_id: Makes an id for a tool call that has none.
     """
 
     __slots__ = (
         "_calling",
         "_calls",
+        "_doubtful",
+        "_echo",
+        "_odd_chunk",
         "_raw_reason",
         "_reason",
+        "_response",
         "_spoke",
         "_template",
         "_think",
+        "_thoughts",
         "_usage",
-        "_usage_out",
+        "_usage_told",
     )
 
     def __init__(
@@ -54,16 +71,25 @@ class ChatTranslator(Translator):
         secret: str | None = None,
         *,
         think: ThinkFilter | None = None,
+        echo: Echo | None = None,
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
         super().__init__(provider, secret)
         self._think = think
+        self._echo = echo
+        self._response = 0 if echo is None else echo.next_response()
+        self._thoughts: dict[str, list[Any]] = {}
+        """What the model thought, as its server names and cuts it; never spoken."""
         self._calls = CallAssembler(new_id)
         self._template: TextTemplate | None = None
         self._reason: FinishReason | None = None
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
-        self._usage_out = False
+        self._usage_told = Usage()
+        self._doubtful = False
+        """A finish reason came although there was more to come."""
+        self._odd_chunk: dict[str, Any] = {}
+        """A chunk without choices that says something: the failure, if nothing else comes."""
         self._spoke = False
         self._calling = False
         """A tool call has begun."""
@@ -72,11 +98,15 @@ class ChatTranslator(Translator):
         if self._template is not None:
             text = self._template.match(event)
             if text is not None:
-                self._say(text)
+                self._say(self.letters(text) if self._half else text)
                 return
-        if event == b"[DONE]":
-            self._finish()
-            return
+        if event[:1] != b"{":
+            event = self.unwrap(event)
+            if is_end_mark(event):
+                self._finish()
+                return
+            if self.skip(event):
+                return
         chunk = self.decode_event(event)
         before = len(self.events)
         self._chunk(chunk)
@@ -89,10 +119,10 @@ class ChatTranslator(Translator):
     def _end(self) -> None:
         if self._reason is not None:
             self._finish()
+        elif self._odd_chunk:
+            self.error_from(self._odd_chunk)
         else:
-            what = "ended its response without an end mark (finish reason or [DONE]): it was cut off"
-            # Cut before a word, as a connection that breaks there: it may be asked for again.
-            self.fail("truncated", what, retryable=not self.said)
+            self.cut_off("an end mark (finish reason or [DONE])")
 
     def _whole(self, body: dict[str, Any]) -> bool:
         if not as_list(body.get("choices")):
@@ -105,28 +135,41 @@ class ChatTranslator(Translator):
     def _chunk(self, chunk: dict[str, Any]) -> None:
         usage = chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage")
         if usage:
-            # Some servers count on in every chunk: the last figure is the whole one.
             self._usage = parse_usage(usage) or self._usage
-            if self.finishing:
-                self._tell_usage()
         if self.is_error(chunk):
+            self._tell_usage()
             self.error_from(chunk)
             return
-        for choice in as_list(chunk.get("choices")):
+        choices = as_list(chunk.get("choices"))
+        for choice in choices:
             # Others than the first are further answers (``n``), which nobody could speak.
             if is_dict(choice) and (choice.get("index") or 0) == 0:
                 self._choice(choice)
                 if self.failure is not None:
                     return
+        if self._usage is not None:
+            self._tell_usage()
+        if not choices and not usage and any(isinstance(chunk.get(name), str) for name in _WORDS_OF_FAILURE):
+            self._odd_chunk = chunk
 
     def _choice(self, choice: dict[str, Any]) -> None:
+        first = not self._spoke and not self._calls.started
         delta = choice.get("delta")
-        if not delta and not self._spoke and not self._calls.started:
-            delta = choice.get("message")  # a whole answer, in a stream or instead of one
+        if not delta and not self._calls.started:
+            # A whole answer, in a stream or instead of one. Its words may have been streamed before it.
+            message = as_dict(choice.get("message"))
+            delta = message if first else {"tool_calls": message.get("tool_calls")}
         if is_dict(delta):
             self._delta(delta)
-        raw = choice.get("finish_reason")
+        if choice.get("usage"):  # Moonshot tells it here
+            self._usage = parse_usage(choice["usage"]) or self._usage
+        if choice.get("error"):  # OpenRouter, whose upstream failed
+            self._tell_usage()
+            self.error_from({"error": choice["error"]})
+            return
+        raw = choice.get("finish_reason") or choice.get("finishReason")  # Gemini has sent it like that
         if isinstance(raw, str) and raw.lower() not in _NO_REASON:
+            self._doubtful = self._doubtful or (first and not self._calls.started)
             self._stop(raw)
 
     def _delta(self, delta: dict[str, Any]) -> None:
@@ -134,11 +177,13 @@ class ChatTranslator(Translator):
         if content:
             texts = [content] if isinstance(content, str) else spoken_parts(as_list(content))
             for text in texts:
-                self._say(text)
+                self._say(self.letters(text))
         refusal = delta.get("refusal")
-        if isinstance(refusal, str) and refusal:
+        if isinstance(refusal, str) and (refusal := self.letters(refusal)):
             self.events.append(Refusal(refusal))
             self._spoke = self.said = True
+        if self._echo is not None:
+            self._think_silently(delta)
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")
         if is_dict(legacy):
@@ -148,7 +193,15 @@ class ChatTranslator(Translator):
             self._calling = True
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
+    def _think_silently(self, delta: dict[str, Any]) -> None:
+        for member in OF_MESSAGE:
+            if thought := delta.get(member):
+                self._thoughts.setdefault(member, []).append(thought)
+
     def _say(self, text: str) -> None:
+        if self.finishing and text:
+            # The reason came with every chunk (Gemini behind gateways): it is no sign of the end.
+            self.finishing, self._doubtful = False, True
         self._spoke = self._spoke or bool(text)
         if self._think is not None:
             text = self._think.feed(text)
@@ -159,12 +212,17 @@ class ChatTranslator(Translator):
             self.events.append(text)
             self.said = True
 
-    def _take(self, calls: list[Any]) -> None:
+    def _take(self, calls: list[CallReady]) -> None:
         self.events += calls
+        if self._echo is not None and calls:
+            thoughts = {member: _joined(pieces) for member, pieces in self._thoughts.items()}
+            for call in calls:
+                self._echo.keep(call, self._response, thoughts)
 
     def _stop(self, raw: str) -> None:
-        if raw.lower() == "error":
-            self.fail("server", "gave up in the middle of its response (finish reason error)", retryable=True)
+        failed = FAILED_REASONS.get(raw.lower())
+        if failed is not None:
+            self.fail(failed, f"gave up in the middle of its response (finish reason {raw})", retryable=True)
             return
         self._reason, self._raw_reason = finish_reason(raw), raw
         if self._reason == "content_filter":
@@ -183,15 +241,25 @@ class ChatTranslator(Translator):
         if not self.finishing:
             self.finishing = True
             reason = self._reason or ("tool_calls" if self._calls.started else "stop")
-            self.events.append(Finish(reason, self._raw_reason))
+            self.events.append(Finish(reason, self._raw_reason, self._doubtful and not self.done))
 
     def _tell_usage(self) -> None:
-        # Once only: some servers tell it in the last chunk and in one behind it.
-        if self._usage is not None and not self._usage_out:
-            self._usage_out = True
-            self.events.append(self._usage)
+        """Tell what is new: some servers count on in every chunk, and the last figure is the whole one."""
+        if self._usage is not None and self._usage != self._usage_told:
+            self.events.append(self._usage - self._usage_told)
+            self._usage_told = self._usage
 
     def _finish(self) -> None:
+        if self._odd_chunk and self._reason is None:
+            self.error_from(self._odd_chunk)
+            return
         self.done = True
         self._take(self._calls.finish(cut=self._reason == "length"))
         self._tell_finish()
+
+
+def _joined(pieces: list[Any]) -> object:
+    """The pieces of a member as one value of their kind."""
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    return [part for piece in pieces for part in as_list(piece)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from micdrop_agent.providers._assemble import new_call_id
 from micdrop_agent.providers._function_calls import FunctionCalls
 from micdrop_agent.providers._json import as_dict, as_list, is_list
-from micdrop_agent.providers._translate import Translator, finish_reason, parse_usage
+from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage
 from micdrop_agent.providers.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
 
 if TYPE_CHECKING:
@@ -48,10 +48,14 @@ class ResponsesTranslator(Translator):
         """Text was said whose end was not told yet."""
 
     def _data(self, event: bytes) -> None:
-        if event == b"[DONE]":
-            # Not of this API; gateways put it at the end of everything.
-            self._complete({}, "stop")
-            return
+        if event[:1] != b"{":
+            event = self.unwrap(event)
+            if is_end_mark(event):
+                # Not of this API; gateways put it at the end of everything.
+                self._complete({}, "stop")
+                return
+            if self.skip(event):
+                return
         value = self.decode_event(event)
         kind = value.get("type")
         if not isinstance(kind, str):
@@ -66,9 +70,7 @@ class ResponsesTranslator(Translator):
             handler(self, value)
 
     def _end(self) -> None:
-        what = "ended its response without response.completed: it was cut off"
-        # Cut before a word, as a connection that breaks there: it may be asked for again.
-        self.fail("truncated", what, retryable=not self.said)
+        self.cut_off("response.completed")
 
     def _whole(self, body: dict[str, Any]) -> bool:
         if not is_list(body.get("output")):
@@ -113,6 +115,13 @@ class ResponsesTranslator(Translator):
             self._open_text = False
             self.events.append(TEXT_DONE)
 
+    def _part_done(self, value: dict[str, Any]) -> None:
+        part = as_dict(value.get("part"))
+        refusal = part.get("type") == "refusal"
+        place = (_index(value, "output_index"), _index(value, "content_index"))
+        if part.get("type") in {"output_text", "text", "refusal"}:
+            self._say_part(place, part.get("refusal" if refusal else "text"), refusal=refusal)
+
     def _say_part(self, part: tuple[int, int], text: object, *, refusal: bool) -> None:
         """A part is complete: say it, unless its deltas did."""
         if part not in self._parts and isinstance(text, str) and text and self._may_speak(part[0]):
@@ -122,6 +131,9 @@ class ResponsesTranslator(Translator):
             self._parts[part] = True
 
     def _say(self, text: str, *, refusal: bool) -> None:
+        text = self.letters(text)
+        if not text:
+            return
         self.events.append(Refusal(text) if refusal else text)
         self.said = self._open_text = True
 
@@ -150,14 +162,13 @@ class ResponsesTranslator(Translator):
             if self._message == index and not any(part[0] == index for part in self._parts):
                 self._message = None  # it said nothing: the next one may
         elif item.get("type") == "function_call" and item.get("status") != "incomplete":
-            self._calls.whole(index, item)
-            self.events += self._calls.take(index)
+            self.events += self._calls.take(self._calls.whole(index, item, new=True))
 
     def _arguments_delta(self, value: dict[str, Any]) -> None:
         self.events.append(PROGRESS)
         delta = value.get("delta")
         if isinstance(delta, str):
-            self._calls.add(_index(value, "output_index"), delta)
+            self._calls.add(_index(value, "output_index"), value, delta)
 
     def _arguments_done(self, value: dict[str, Any]) -> None:
         self._calls.whole(_index(value, "output_index"), value)
@@ -220,6 +231,7 @@ class ResponsesTranslator(Translator):
     _HANDLERS: ClassVar[dict[str, Callable[[ResponsesTranslator, dict[str, Any]], None]]] = {
         "response.output_text.done": _text_done,
         "response.refusal.done": _text_done,
+        "response.content_part.done": _part_done,
         "response.output_item.added": _item_added,
         "response.output_item.done": _item_done,
         "response.function_call_arguments.delta": _arguments_delta,

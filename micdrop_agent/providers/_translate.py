@@ -8,12 +8,13 @@ A failure never overtakes what came before it in the same network read: the stre
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._errors import hide_secrets, stream_error
-from micdrop_agent.providers._json import as_dict, as_list, decode, is_dict, is_list
+from micdrop_agent.providers._json import as_dict, as_list, decode, is_dict, is_list, whole_letters
 from micdrop_agent.providers.protocol import Usage
 
 if TYPE_CHECKING:
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from micdrop_agent.providers._sse import SseEvent
     from micdrop_agent.providers.protocol import FinishReason, ProviderEvent
 
-__all__ = ["Translator", "finish_reason", "parse_usage", "spoken_parts"]
+__all__ = ["FAILED_REASONS", "Translator", "finish_reason", "is_end_mark", "parse_usage", "spoken_parts"]
+
+
+_BEGINS_JSON: Final = frozenset({b"", b"{", b"[", b'"'})
+
+
+_FIRST_HALF: Final = re.compile("[\ud800-\udbff]")
+
+
+def is_end_mark(event: bytes) -> bool:
+    """Whether an event is ``[DONE]``; some gateways write it with blanks, in small letters, or in quotes."""
+    return event.strip(b' \t"').upper() == b"[DONE]"
 
 
 class Translator(ABC):
@@ -35,11 +47,15 @@ class Translator(ABC):
         finishing: The model has finished; only usage and the end mark may still follow.
     """
 
-    __slots__ = ("_provider", "_secret", "done", "events", "failure", "finishing", "said")
+    __slots__ = ("_half", "_noise", "_provider", "_secret", "done", "events", "failure", "finishing", "said")
 
     def __init__(self, provider: str, secret: str | None = None) -> None:
         self._provider = provider
         self._secret = secret
+        self._half = ""
+        """The first half of a letter that came in two events."""
+        self._noise = ""
+        """The last event that was no JSON at all: a keep-alive, or the words of a failure."""
         self.events: list[ProviderEvent] = []
         self.failure: ProviderError | None = None
         self.done = False
@@ -109,6 +125,41 @@ class Translator(ABC):
         """End the response with the error that the provider told."""
         self.failure = stream_error(value, provider=self._provider, secret=self._secret)
 
+    def letters(self, text: str) -> str:
+        """``text`` in whole letters: the half of one waits for its other half.
+
+        Servers that count in UTF-16 cut emoji in two. No half can be spoken, stored or sent.
+        """
+        if self._half:
+            text, self._half = self._half + text, ""
+        elif text.isascii():
+            return text
+        if _FIRST_HALF.match(text[-1:]):
+            text, self._half = text[:-1], text[-1]
+        return whole_letters(text)
+
+    def cut_off(self, what: str) -> None:
+        """End the response as one that stopped before its end, without ``what``."""
+        noise = f"; its last event that was no JSON: {self._noise}" if self._noise else ""
+        # Cut before a word, as a connection that breaks there: it may be asked for again.
+        self.fail("truncated", f"ended its response without {what}: it was cut off{noise}", retryable=not self.said)
+
+    def unwrap(self, event: bytes) -> bytes:
+        """An event without a second ``data:`` in front, which a proxy adds that frames what is framed already."""
+        inner = event.lstrip()
+        return inner.removeprefix(b"data:").strip() if inner.startswith(b"data:") else event
+
+    def skip(self, event: bytes) -> bool:
+        """Whether an event is a bare word, such as ``ping``: gateways send some as keep-alives.
+
+        JSON that is damaged begins like JSON, and is not skipped. What was skipped is told if the
+        response then ends too early.
+        """
+        if event.lstrip()[:1] in _BEGINS_JSON:
+            return False
+        self._noise = self._hide(event)
+        return True
+
     def decode_event(self, event: bytes) -> dict[str, Any]:
         """The object of an event; empty for any other JSON value.
 
@@ -155,10 +206,24 @@ _REASONS: Final[dict[str, FinishReason]] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
     "safety": "content_filter",
+    "sensitive": "content_filter",  # Zhipu
     "prohibited_content": "content_filter",
     "blocklist": "content_filter",
     "recitation": "content_filter",
 }
+
+
+FAILED_REASONS: Final[dict[str, FailureKind]] = {
+    "error": "server",
+    "abort": "server",  # vLLM, SGLang
+    "aborted": "server",
+    "cancelled": "server",
+    "canceled": "server",
+    "network_error": "server",  # Zhipu
+    "insufficient_system_resource": "overloaded",  # DeepSeek
+    "overloaded": "overloaded",
+}
+"""Reasons that say that the model did not finish."""
 
 
 def finish_reason(raw: str) -> FinishReason:
@@ -177,8 +242,10 @@ def parse_usage(value: object) -> Usage | None:
     found = Usage(
         input_tokens=_count(usage.get("prompt_tokens"), usage.get("input_tokens")),
         output_tokens=_count(usage.get("completion_tokens"), usage.get("output_tokens")),
-        # DeepSeek has its own word for the prompt's cached part.
-        cached_tokens=_count(cached.get("cached_tokens"), usage.get("prompt_cache_hit_tokens")),
+        # DeepSeek and Moonshot have places of their own for the prompt's cached part.
+        cached_tokens=_count(
+            cached.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")
+        ),
         reasoning_tokens=_count(spent.get("reasoning_tokens")),
     )
     return None if found == _NOTHING else found

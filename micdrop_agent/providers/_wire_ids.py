@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-__all__ = ["WireIds", "nine_alphanumerics", "up_to_64"]
+__all__ = ["WireIds", "nine_alphanumerics", "up_to_40", "up_to_64"]
 
 _NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _MAX_ID: Final = 64
+_MAX_CHAT_ID: Final = 40
 
 
 def nine_alphanumerics(call_id: str) -> str:
@@ -33,8 +34,17 @@ def nine_alphanumerics(call_id: str) -> str:
 
 
 def up_to_64(call_id: str) -> str:
-    """OpenAI's limit of length; other providers sign their ids, and reach some hundred characters."""
-    if len(call_id) <= _MAX_ID:
+    """The limit of the Responses API; other providers sign their ids, and reach some hundred characters."""
+    return _up_to(_MAX_ID, call_id)
+
+
+def up_to_40(call_id: str) -> str:
+    """The limit of Chat Completions, which is shorter than ids of the Responses API are."""
+    return _up_to(_MAX_CHAT_ID, call_id)
+
+
+def _up_to(limit: int, call_id: str) -> str:
+    if len(call_id) <= limit:
         return call_id or "call"
     return "call_" + _digest(call_id)[:16].hex()
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 from micdrop_agent.options import check_flag
 from micdrop_agent.providers._agent import HttpAgent
 from micdrop_agent.providers._dialects import ChatDialect, TemplateDialect
+from micdrop_agent.providers._echo import Echo
 from micdrop_agent.providers._keys import find_key, has_credentials
 from micdrop_agent.providers._request import BodyBuilder
 from micdrop_agent.providers._stream_chat import ChatTranslator
@@ -87,6 +88,7 @@ class ChatAgent(HttpAgent):
         self.dialect = dialect
         self.think = think
         self.include_usage = include_usage
+        self._echo = Echo()
         super().__init__(
             model=model,
             api_key=api_key,
@@ -105,7 +107,7 @@ class ChatAgent(HttpAgent):
     def _make_builder(self) -> BodyBuilder:
         return BodyBuilder(
             model=self.model,
-            dialect=_DIALECTS[self.dialect](),
+            dialect=_DIALECTS[self.dialect](self._echo),
             history="messages",
             tools="chat",
             settings=self.settings,
@@ -113,8 +115,9 @@ class ChatAgent(HttpAgent):
         )
 
     def _make_translator(self) -> ChatTranslator:
-        if not self.think:
-            return ChatTranslator(self.provider_name, self._key)
-        from micdrop_agent._text import ThinkFilter
+        think = None
+        if self.think:
+            from micdrop_agent._text import ThinkFilter
 
-        return ChatTranslator(self.provider_name, self._key, think=ThinkFilter())
+            think = ThinkFilter()
+        return ChatTranslator(self.provider_name, self._key, think=think, echo=self._echo)

@@ -52,16 +52,21 @@ class CallReady:
         id: The provider's id of the call, or one made up by the provider's translation.
         name: Name of the tool.
         arguments: The JSON text that the model wrote.
+        extra: What the server attached to it and wants back; for the translation's own use.
     """
 
     id: str
     name: str
     arguments: str
+    extra: Mapping[str, Any] = attrs.field(factory=dict[str, Any], eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens of one response, as far as the provider told; ``+`` adds two of them."""
+    """Tokens of one response, as far as the provider told; ``+`` adds two of them.
+
+    A provider that counts on while it answers gives several: each tells what came on top.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -77,6 +82,19 @@ class Usage:
             reasoning_tokens=_add(self.reasoning_tokens, other.reasoning_tokens),
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """What is here on top of ``other``; figures that are the same are left out."""
+        return Usage(
+            input_tokens=_more(self.input_tokens, other.input_tokens),
+            output_tokens=_more(self.output_tokens, other.output_tokens),
+            cached_tokens=_more(self.cached_tokens, other.cached_tokens),
+            reasoning_tokens=_more(self.reasoning_tokens, other.reasoning_tokens),
+        )
+
+
+def _more(now: int | None, before: int | None) -> int | None:
+    return None if now is None or now == before else now - (before or 0)
+
 
 def _add(left: int | None, right: int | None) -> int | None:
     if left is None or right is None:
@@ -91,10 +109,13 @@ class Finish:
     Args:
         reason: Why it ended.
         raw: The provider's own word for it.
+        doubtful: It came with the first words or before them: some servers send a reason with every
+            chunk, so more may follow.
     """
 
     reason: FinishReason
     raw: str | None = None
+    doubtful: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from micdrop_agent.tools._schema import Schema
+
+_COMBINED: Final = ("allOf", "anyOf", "oneOf")
+_MAX_DEPTH: Final = 8
 
 _TYPES: Final = frozenset(["string", "integer", "number", "boolean", "null", "array", "object"])
 
@@ -29,7 +33,9 @@ def normalize(tool_name: str, parameters: Mapping[str, Any]) -> Schema:
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise TypeError(f"parameters of {tool_name} must be a dict, not {parameters!r}")
     schema: Schema = copy.deepcopy(dict(parameters))
-    if not _is_object_schema(schema):
+    if any(is_list(schema.get(key)) for key in _COMBINED):
+        schema = _flat(schema, _definitions(schema))
+    elif not _is_object_schema(schema):
         schema = _from_properties(tool_name, schema)
     schema.pop("$schema", None)
     schema["type"] = "object"
@@ -39,7 +45,50 @@ def normalize(tool_name: str, parameters: Mapping[str, Any]) -> Schema:
     schema.setdefault("additionalProperties", False)
     for path, problem in _problems(schema, "parameters"):
         raise ValueError(f"{tool_name}: {path}: {problem}")
+    try:
+        json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{tool_name}: parameters are nothing that JSON can hold: {error}") from None
     return schema
+
+
+def _definitions(schema: Schema) -> Schema:
+    return {**schema.get("definitions", {}), **schema.get("$defs", {})}
+
+
+def _flat(schema: Schema, defs: Schema, depth: int = 0) -> Schema:
+    """One object that takes what any of the combined ones takes.
+
+    Servers refuse ``anyOf``, ``oneOf``, ``allOf``, ``enum`` and ``not`` at the root of a tool's parameters,
+    and with that tool every other one of the request. Which of them go together is for ``execute`` to say.
+    """
+    result = {key: value for key, value in schema.items() if key not in {*_COMBINED, "enum", "not"}}
+    forms: dict[str, list[Any]] = {name: [each] for name, each in schema.get("properties", {}).items()}
+    required = list(schema.get("required", []))
+    for key in _COMBINED:
+        branches = [_branch(each, defs, depth) for each in schema.get(key, []) if is_object(each)]
+        branches = [branch for branch in branches if branch.get("type", "object") == "object"]
+        for branch in branches:
+            for name, each in branch.get("properties", {}).items():
+                known = forms.setdefault(name, [])
+                known += [] if each in known else [each]
+            if branch.get("additionalProperties", False) is not False:
+                result.setdefault("additionalProperties", branch["additionalProperties"])
+        asked: list[set[str]] = [{*branch.get("required", [])} for branch in branches] or [set()]
+        needed = asked[0].union(*asked) if key == "allOf" else asked[0].intersection(*asked)
+        required += [name for name in forms if name in needed and name not in required]
+    result["properties"] = {name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in forms.items()}
+    return {**result, "type": "object", "required": required}
+
+
+def _branch(schema: Schema, defs: Schema, depth: int) -> Schema:
+    """A combined schema without references and combinations of its own."""
+    target = schema.get("$ref")
+    if isinstance(target, str):
+        schema = defs.get(target.rpartition("/")[2], {})
+    if depth >= _MAX_DEPTH or not any(is_list(schema.get(key)) for key in _COMBINED):
+        return schema
+    return _flat(schema, defs, depth + 1)
 
 
 def _is_object_schema(schema: Schema) -> bool:

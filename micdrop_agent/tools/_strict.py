@@ -70,6 +70,11 @@ _KEPT: Final = frozenset(
 )
 
 
+_MAX_LEVELS: Final = 10
+_MAX_PROPERTIES: Final = 5000
+_MAX_VALUES: Final = 1000
+
+
 class _NotStrictError(Exception):
     pass
 
@@ -84,7 +89,46 @@ def strict_form(schema: Schema) -> Schema | None:
             result["$defs"] = {name: _strict(each, defs) for name, each in defs.items()}
     except _NotStrictError:
         return None
+    return None if _too_large(result) else result
+
+
+def open_form(schema: Schema) -> Schema:
+    """``schema`` for a tool whose strict mode is off: lists say what is in them, which servers insist on."""
+    result = dict(schema)
+    if _mentions(result, "array"):
+        result.setdefault("items", {})
+    for key in ("properties", "$defs", "definitions"):
+        if is_object(result.get(key)):
+            result[key] = {name: _opened(each) for name, each in result[key].items()}
+    for key in ("anyOf", "oneOf", "allOf"):
+        if is_list(result.get(key)):
+            result[key] = [_opened(each) for each in result[key]]
+    for key in ("items", "additionalProperties"):
+        if key in result:
+            result[key] = _opened(result[key])
     return result
+
+
+def _opened(schema: Any) -> Any:
+    return open_form(schema) if is_object(schema) else schema
+
+
+def _too_large(schema: Schema) -> bool:
+    """Whether strict mode refuses it for its size (the documented limits)."""
+    left = [(schema, 1), *((each, 1) for each in schema.get("$defs", {}).values())]
+    properties = values = 0
+    while left:
+        node, depth = left.pop()
+        inner = node.get("properties", {})
+        if inner and depth > _MAX_LEVELS:
+            return True
+        properties += len(inner)
+        values += len(node.get("enum", ()))
+        left += [(each, depth + 1) for each in inner.values()]
+        left += [(each, depth) for each in node.get("anyOf", ())]
+        if is_object(node.get("items")):
+            left.append((node["items"], depth + 1))
+    return properties > _MAX_PROPERTIES or values > _MAX_VALUES
 
 
 def _strict(schema: Any, defs: dict[str, Any]) -> Schema:

@@ -136,13 +136,13 @@ class Tool:
 
     def __attrs_post_init__(self) -> None:
         # What reads signatures and schemas is imported when there is a tool, not with the package.
-        from micdrop_agent.tools._strict import strict_form
+        from micdrop_agent.tools._strict import open_form, strict_form
 
         self._check_choices()
         plan = self._plan or self._make_plan()
         strict = strict_form(plan.schema)
         text = self.description.strip() or _described(self.execute) or _described(self.input)
-        parameters = plan.schema if strict is None else strict
+        parameters = open_form(plan.schema) if strict is None else strict
         declaration = {
             "name": self.name,
             "description": text,

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientResponse", "ClientTransport"]
 
+_MAX_STALE: Final = 3
+"""Dead connections of a pool that a request may meet before that is a failure."""
+
 _MAX_BUFFERED_PARTS: Final = 100_000
 """More parts than a client can hold in its buffers after its connection was asked to stop."""
 
@@ -85,24 +88,55 @@ class ClientTransport:
         if url.authorization is not None:
             every.setdefault("authorization", url.authorization)
         client = self._client
-        try:
-            request = client.build_request(
-                "POST",
-                f"{'https' if url.tls else 'http'}://{url.authority}{url.target(path)}",
-                content=body,
-                headers=every,
-                timeout=(self._connect_timeout, None, None, None),
-            )
-            response = await client.send(request, stream=True)
-        except Exception as error:
-            raise mapped(error, in_body=False) from error
-        return ClientResponse(response, self._max_response_bytes)
+        target = f"{'https' if url.tls else 'http'}://{url.authority}{url.target(path)}"
+        tries = 0
+        while True:
+            tries += 1
+            watch = _Watch()
+            try:
+                request = client.build_request(
+                    "POST",
+                    target,
+                    content=body,
+                    headers=every,
+                    timeout=(self._connect_timeout, None, None, None),
+                    extensions={"trace": watch},
+                )
+                response = await client.send(request, stream=True)
+            except Exception as error:
+                failure = mapped(error, in_body=False)
+                if failure.kind != "connection" or not watch.reused or tries > _MAX_STALE:
+                    raise failure from error
+                # The server had closed a connection of the pool while it was idle: no fault of this request.
+            else:
+                return ClientResponse(response, self._max_response_bytes)
 
     async def aclose(self) -> None:
         """Close the client if it is ours."""
         if self._owned:
             with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
                 await self._client.aclose()
+
+
+class _Watch:
+    """Told by a client what it does for a request: was a connection opened, or one of the pool used again?"""
+
+    __slots__ = ("_connected", "_sent")
+
+    def __init__(self) -> None:
+        self._connected = self._sent = False
+
+    async def __call__(self, event: str, _: object) -> None:
+        """Take the name of a step that begins or ends."""
+        if event.startswith("connection.connect"):
+            self._connected = True
+        elif event.endswith(".send_request_headers.started"):
+            self._sent = True
+
+    @property
+    def reused(self) -> bool:
+        """Whether the request went out on a connection that stood before."""
+        return self._sent and not self._connected
 
 
 class ClientResponse(Response):

@@ -5,6 +5,7 @@ We ask for ``identity`` (compression holds text back); some proxies compress all
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Final
 
@@ -17,6 +18,9 @@ _AUTO: Final = 32 + zlib.MAX_WBITS
 
 _RAW: Final = -zlib.MAX_WBITS
 """deflate without a header; what some servers mean by "deflate"."""
+
+_COMPRESSED: Final = re.compile(r"\b(gzip|deflate|compress|br|zstd|dcb|dcz|lz4|xz|bzip2|snappy)\b")
+"""Codings, alone or in a row, that we cannot undo."""
 
 _HEADER_BYTES: Final = 2
 """Enough to tell the three formats apart."""
@@ -98,10 +102,11 @@ def decoder_for(headers: dict[str, str], max_bytes: int) -> Decoder | None:
         ProviderError: An encoding that we never offered (kind ``protocol``).
     """
     encoding = headers.get("content-encoding", "identity").strip().lower()
-    if encoding in {"identity", ""}:
-        return None
     if encoding in {"gzip", "x-gzip", "deflate"}:
         return Decoder(max_bytes)
+    if not _COMPRESSED.search(encoding):
+        # What is left says nothing about compression: servers write "utf-8" or "none" here.
+        return None
     raise ProviderError(
         f"the server compressed its response with {encoding[:40]!r}, although only plain text was asked for",
         kind="protocol",

@@ -1,0 +1,97 @@
+"""Any conversation, encoded turn by turn, before rules that were written without a look at the library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import strict_rules
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from micdrop_agent import Message, Tool, ToolCall, ToolResult
+from micdrop_agent.providers._dialects import (
+    ChatDialect,
+    MistralDialect,
+    ResponsesDialect,
+    TemplateDialect,
+    TypedDialect,
+)
+from micdrop_agent.providers._request import BodyBuilder
+from micdrop_agent.providers.protocol import Request
+from micdrop_agent.testing.strategies import conversations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from micdrop_agent import Item
+
+MAKERS: dict[str, Callable[[], BodyBuilder]] = {
+    "openai_chat": lambda: BodyBuilder("m", ChatDialect(), "messages", "chat"),
+    "template": lambda: BodyBuilder("m", TemplateDialect(), "messages", "chat"),
+    "mistral": lambda: BodyBuilder("m", MistralDialect(), "messages", "mistral"),
+    "openai_responses": lambda: BodyBuilder("m", ResponsesDialect(), "input", "responses"),
+    "deepseek_responses": lambda: BodyBuilder("m", TypedDialect(), "input", "responses"),
+}
+TOOL = Tool.from_schema("w", "Weather", {"type": "object", "properties": {}}, lambda: "sun")
+TEXTS = st.sampled_from(
+    ["Hi.", "So?", "", " \n", "\u200b", "Ålesund 日本", "half \ud83d", "\x00", '"\\', "\u2028"]
+) | st.text(max_size=4)
+IDS = st.sampled_from(
+    ["", " ", "call_0", "call_1", "call_1_2", "Ab3Df6Hi9", "x" * 41, "y" * 90, "é/1", "functions.w:0"]
+)
+ARGUMENTS = st.sampled_from(
+    [
+        "{}",
+        "",
+        "null",
+        " ",
+        '{"a":1}',
+        "[1",
+        "[]",
+        "1",
+        '"{}"',
+        '"x"',
+        "{'a':1}",
+        '{"a":NaN}',
+        '{"a":1e999}',
+        '{"a":-Infinity}',
+        '{"a":"\\ud83d"}',
+        '{"a":"' + chr(0xD83D) + '"}',
+        '\ufeff{"a":1}',
+        '{"a":1}{"a":1}',
+        '{"a":"x\ny"}',
+        "[" * 3000,
+    ]
+)
+ODD: st.SearchStrategy[Item] = st.one_of(
+    st.builds(Message, st.sampled_from(["user", "assistant", "system"]), TEXTS),
+    st.builds(ToolCall, IDS, st.sampled_from(["w", "no name!", "", "n" * 70]), ARGUMENTS),
+    st.builds(ToolResult, IDS, st.just("w"), st.sampled_from(['"sun"', "null", "", " ", "plain words", "\ud83d"])),
+)
+CONVERSATIONS = st.one_of(
+    conversations(),
+    st.builds(
+        lambda prompt, items: [Message("system", prompt), *items], st.sampled_from(["Be kind.", ""]), st.lists(ODD)
+    ),
+)
+
+
+@pytest.mark.parametrize("dialect", MAKERS)
+@settings(max_examples=150)
+@given(
+    items=CONVERSATIONS,
+    steps=st.lists(st.integers(0, 9), max_size=3),
+    spoken=st.sampled_from([None, None, "It is ", " x"]),
+    tools=st.booleans(),
+)
+def test_every_request_of_a_call_is_one_that_strict_servers_take(
+    dialect: str, items: list[Item], steps: list[int], spoken: str | None, tools: bool
+) -> None:
+    builder = MAKERS[dialect]()
+    offered = [TOOL] if tools else []
+    bodies = [builder.build(Request(items=items[:step], tools=offered)) for step in sorted(steps)]
+    bodies.append(builder.build(Request(items=items, tools=offered, continue_from=spoken)))
+    for body in bodies:
+        value: Any = strict_rules.strict_json(body)
+        assert strict_rules.RULES[dialect](value) == [], value
