@@ -114,7 +114,8 @@ def coverage(session: nox.Session) -> None:
 def core() -> list[Path]:
     """What answers, cancels, retries and falls back: the package without its edges."""
     package = Path("micdrop_agent")
-    return [path for path in sorted(package.glob("*.py")) if path.name not in EDGES]
+    files = [*package.glob("*.py"), *package.glob("_text/*.py")]
+    return [path for path in sorted(files) if path.name not in EDGES]
 
 
 @nox.session

@@ -122,7 +122,7 @@ class MockServer:
         with contextlib.closing(connection):
             connection.request("GET", "/v1/models")
             connection.getresponse().read()
-        return max(request["seq"] for request in self.journal() if request["path"] == "/v1/models")
+        return max(int(request["seq"]) for request in self.journal() if request["path"] == "/v1/models")
 
     def all_ended(self, begin: int, end: int) -> bool:
         """Whether every request that has begun between two marks has ended."""
