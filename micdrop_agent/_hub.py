@@ -36,9 +36,6 @@ class _Ordered(dict[Any, None]):
     def add(self, item: Any) -> None:
         self[item] = None
 
-    def remove(self, item: Any) -> None:
-        del self[item]
-
     def discard(self, item: Any) -> None:
         self.pop(item, None)
 

@@ -252,7 +252,7 @@ class Supervision:
         if error is not None:
             attempt.over = True
             self._failed(attempt, error)
-        elif attempt is self.winner:
+        else:  # it has claimed: who may not is over, or fenced with the answer
             attempt.over = self.done = True
             self.live.remove(attempt)
             self.health.succeeded(attempt.slot.key, attempt.output_after)

@@ -110,7 +110,7 @@ class Turn:
         self.prompt = prompt
         self.continue_from: str | None = None
         self.ran_tool = False
-        self._on_end: Callable[[Exception | None], None] | None = None
+        self._on_end: Callable[[Exception | None], None]  # of an attempt: its supervisor's
         self.patient = True
         self.label: str = responder._label()
         if parent is None:
@@ -377,7 +377,7 @@ class Turn:
     def _end_with(self, error: Exception | None) -> None:
         if self._parent is None:
             self._answer._finish(error)
-        elif self._on_end is not None:
+        else:
             self._on_end(error)
 
     def _emit(self, events: list[Event]) -> None:

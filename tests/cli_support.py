@@ -25,15 +25,28 @@ NOBODY = "http://127.0.0.1:1/v1"
 """Nobody listens there."""
 
 
-def clean_environment() -> dict[str, str]:
-    """The environment without anybody's keys."""
-    return {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+def clean_environment(*, measured: bool = True) -> dict[str, str]:
+    """The environment without anybody's keys.
+
+    Args:
+        measured: Whether a measurement of coverage goes on in the process that gets it.
+    """
+    left_out = () if measured else ("COVERAGE",)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith("_API_KEY") and not name.startswith(left_out)
+    }
 
 
 def run(
-    *arguments: str, stdin: str | None = None, env: dict[str, str] | None = None, before: str = ""
+    *arguments: str,
+    stdin: str | None = None,
+    env: dict[str, str] | None = None,
+    before: str = "",
+    measured: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``micdrop-agent`` without a terminal; ``before`` is Python that runs first."""
+    """Run ``micdrop-agent`` without a terminal; ``before`` is Python that runs first, ``measured`` as above."""
     start = ["-m", "micdrop_agent"]
     if before:
         start = ["-c", f"{before}\nimport sys\nfrom micdrop_agent.cli import main\nsys.exit(main())"]
@@ -44,7 +57,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        env=clean_environment() | (env or {}),
+        env=clean_environment(measured=measured) | (env or {}),
         timeout=60,
     )
 

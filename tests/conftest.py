@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings  # with it loaded, Trio's scheduler is seeded: sweeps repeat themselves
-
-if TYPE_CHECKING:
-    import pytest
 
 _HERE = Path(__file__).parent
 # The suite is imported with --import-mode=importlib, which finds no neighbours by itself.
@@ -33,3 +31,18 @@ if settings.get_current_profile_name() in {"default", "ci"}:  # not where a plug
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--vectors", type=Path, metavar="DIR", help="replay the vectors in DIR in place of ours")
     parser.addoption("--cases", type=Path, metavar="DIR", help="replay the bug cases in DIR in place of ours")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_there_is_before_a_module_is_not_collected_in_it() -> None:
+    """Hundreds of tests collect garbage, and would walk through a million objects of pytest and of the SDKs for it.
+
+    What is no garbage when a module begins is set aside. At the end of the run all of it is looked at again, so
+    that a leak which shows only then is still seen.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()

@@ -115,6 +115,19 @@ class MockServer:
         requests: list[dict[str, Any]] = self._control("GET", "/requests")["requests"]
         return requests
 
+    def mark(self) -> int:
+        """Ask for something small, whatever was planned; the number of that request, given as requests begin."""
+        self._control("DELETE", "/scenario")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=BOUND_S)
+        with contextlib.closing(connection):
+            connection.request("GET", "/v1/models")
+            connection.getresponse().read()
+        return max(int(request["seq"]) for request in self.journal() if request["path"] == "/v1/models")
+
+    def all_ended(self, begin: int, end: int) -> bool:
+        """Whether every request that has begun between two marks has ended."""
+        return {request["seq"] for request in self.journal()} >= set(range(begin, end + 1))
+
     def verdict(self) -> dict[str, Any]:
         """What llmock thinks of its client."""
         verdict: dict[str, Any] = self._control("GET", "/verdict")

@@ -60,7 +60,8 @@ async def tools_in_turn(probe: Probe) -> None:
 @tool(thread=True)
 def blocks(agent: Agent) -> int:
     """Work in a thread, and ask the event loop for something in the middle of it."""
-    return anyio.from_thread.run_sync(len, agent.conversation)
+    # Not the length of the conversation: another tool may have stored its result meanwhile.
+    return anyio.from_thread.run_sync(len, agent.tools)
 
 
 @tool(thread=True, on_cancel="finish")

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from step_support import CALLS, Model, Provider, Stream, call, down
 
+import micdrop_agent
 from fallback_kit import listen
 from micdrop_agent import (
     Conversation,
@@ -62,6 +63,13 @@ def test_a_child_of_a_fallback_cannot_be_opened_by_itself(backend: Backend) -> N
                 await child.__aenter__()
 
     run_virtual(backend, scenario)
+
+
+def test_the_library_lists_its_names_also_those_that_are_loaded_late_and_refuses_others() -> None:
+    assert dir(micdrop_agent) == sorted(micdrop_agent.__all__)
+    assert {"Agent", "ChatAgent", "FallbackAgent", "SqliteStore"} <= set(dir(micdrop_agent))
+    with pytest.raises(AttributeError, match=r"'micdrop_agent'.*'no_such_name'"):
+        micdrop_agent.no_such_name  # noqa: B018  # asking is the test
 
 
 def test_an_async_callback_of_a_value_needs_an_open_agent_and_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -98,6 +98,8 @@ def test_usage_is_summed_over_all_requests(backend: Backend) -> None:
         ([2, [PROGRESS], "hang"], 5, "between chunks"),
         ([1, [PROGRESS], 2, [PROGRESS], 2, ["a"], *[1, []] * 20], 8, "between chunks"),
         ([1, [Usage(input_tokens=1)], "hang"], 5, "first chunk"),
+        # A provider of somebody else's may know more kinds of events than this version.
+        ([1, [object()], 1, ["a"], 1, [object()], "hang"], 5, "between chunks"),
     ],
 )
 @pytest.mark.parametrize("buffer_size", [None, 0, 3])

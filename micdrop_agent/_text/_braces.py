@@ -60,6 +60,6 @@ class BraceScanner:
             self._in_string = True
         elif char == self._opener:
             self._depth += 1
-        elif char == self._closer:
+        else:
             self._depth -= 1
         return self._depth == 0 and char == self._closer

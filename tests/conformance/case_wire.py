@@ -11,6 +11,7 @@ import anyio
 from case_accept import agrees, failure_differs
 from case_agents import check_known, class_of, model_agent
 from case_tools import Toolbox
+from collect import understood
 from micdrop_agent import EndCallRequested, Message, ToolCall
 from micdrop_agent.events import AnswerFailed, AnswerSkipped
 from micdrop_agent.testing import ScriptedProvider, run_virtual, wire_script
@@ -32,8 +33,10 @@ _EXPECT = {
 
 def run_wire_case(folder: Path, backend: Backend) -> list[str]:
     """Play the case in ``folder``; what differs from its expectation."""
-    wire = json.loads((folder / "wire.json").read_text("utf-8"))
-    expect = json.loads((folder / "expect.json").read_text("utf-8"))
+    wire = understood(folder / "wire.json")
+    if "providers" not in wire:
+        wire = understood(folder / "wire.json", "protocol", "attempts")
+    expect = understood(folder / "expect.json")
     turns = expect.get("turns", [expect])
     if "turns" in expect:
         check_known(expect, {"turns", "options", "open_question", "note"}, "expect")

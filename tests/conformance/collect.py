@@ -29,10 +29,34 @@ class Broken:
     error: Exception
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The object in a file."""
-    data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+def read(path: Path, *members: str) -> dict[str, Any]:
+    """The object in a file.
+
+    Args:
+        path: The file.
+        *members: What the object must have.
+
+    Raises:
+        ValueError: It is no file, no JSON, no object, or a member is missing; the message has the file's name.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"{path.name}: an object is wanted, not {type(data).__name__}")  # noqa: TRY004 - one way to be wrong
+    if missing := [name for name in members if name not in data]:
+        raise ValueError(f"{path.name}: it has no {', '.join(missing)}")
     return data
+
+
+def understood(path: Path, *members: str) -> dict[str, Any]:
+    """As ``read``; a file that cannot be understood is the failure of this test, in one line."""
+    try:
+        return read(path, *members)
+    except ValueError as error:
+        words = str(error)
+    pytest.fail(f"not understood: {words}", pytrace=False)
 
 
 def roots(given: Path | None, *ours: Path) -> list[Path]:

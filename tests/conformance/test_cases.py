@@ -15,7 +15,7 @@ from case_request import run_request_case
 from case_run import compare_backends, run_way
 from case_variants import ways
 from case_wire import run_wire_case
-from collect import case_folders, each, read, roots, unknown_folders, whole
+from collect import case_folders, each, read, roots, understood, unknown_folders, whole
 from micdrop_agent.testing import BACKENDS
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _requests(folder: Path) -> list[Any]:
-    case = read(folder / "request.json")
+    case = read(folder / "request.json", "given", "dialects")
     return [pytest.param(case, dialect, id=f"{folder.name}-{dialect}") for dialect in case["dialects"]]
 
 
 def _scenarios(folder: Path) -> list[Any]:
-    scenario = read(folder / "scenario.json")
+    scenario = read(folder / "scenario.json", "steps", "expect")
     request = folder / "request.json"
-    given_tools = read(request)["given"]["tools"] if request.exists() else None
+    given_tools = read(request, "given")["given"]["tools"] if request.exists() else None
     if any(step["do"] == "run_all" for step in scenario["steps"]):
         return [pytest.param((folder, scenario), "all", id=folder.name)]
     return [
@@ -101,5 +101,5 @@ def _all_backends(folder: Path, scenario: dict[str, Any]) -> list[str]:
         for pattern in step["cases"].split(","):
             for path in sorted(folder.parent.glob(f"{pattern.strip()}/scenario.json")):
                 if path.parent != folder:
-                    found[path.parent.name] = read(path)
+                    found[path.parent.name] = understood(path)
     return compare_backends(found, scenario["expect"]["equal_across"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collect import read, roots, vector_files
+from collect import read, roots, understood, vector_files
 from micdrop_agent.testing import BACKENDS
 from vector_agents import is_of_the_server
 from vector_check import Checker
@@ -33,7 +33,7 @@ def _marks(name: str, path: Path) -> list[pytest.MarkDecorator]:
     try:
         vector = read(path)
         server, name = is_of_the_server(vector), vector.get("id", name)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         return []  # the test says what is wrong with the file
     if server:
         return [pytest.mark.skip(reason="a call server's frames: this library is the agent behind one")]
@@ -51,7 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_vector(path: Path, backend: Backend, request: pytest.FixtureRequest) -> None:
-    vector = read(path)
+    vector = understood(path, "verdict", "script", "expected")
     checker = Checker(vector, run_vector(vector, backend))
     problems = checker.run()
     for words in checker.not_checked:
