@@ -39,8 +39,6 @@ class Segment:
 
     start: int
     end: int
-    anchor: Item | None
-    """The last item of the conversation when the first word of it was written."""
     aside: bool = False
     """Spoken, but no part of the conversation (a filler of the hook, a restarted attempt)."""
     stored: Message | None = None
@@ -84,8 +82,8 @@ class Ledger:
         """``text`` goes to the consumer as the next chunk."""
         segment = self.open
         if segment is None or segment.aside is not aside:
-            anchor = self.conversation[-1] if self.conversation else None
-            segment = Segment(self.length, self.length, anchor, aside)
+            self.conversation._mark = len(self.conversation)
+            segment = Segment(self.length, self.length, aside)
             self.segments.append(segment)
             self.open = segment
         self.chunks.append(text)
@@ -117,7 +115,7 @@ class Ledger:
         segment.text = self.text[segment.start : segment.end]
         if metadata:
             segment.metadata.update(metadata)
-        return self._store(segment, segment.text, segment.metadata, at_anchor=False)
+        return self._store(segment, segment.text, segment.metadata, at_mark=False)
 
     def settle(self, message: Message) -> list[Event]:
         """Store ``message`` as what the open segment amounts to, in the author's words."""
@@ -135,28 +133,23 @@ class Ledger:
             self.open.aside = True
             self.open = None
 
-    def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_anchor: bool) -> list[Event]:
+    def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_mark: bool) -> list[Event]:
         if is_blank(text):
             return []
         message = Message("assistant", text, dict(metadata) or None)
         segment.stored = message
-        index = len(self.conversation)
-        if at_anchor and segment.anchor is not None:
-            # What the caller said into the answer comes after the words it interrupted.
-            found = self.conversation.index_of(segment.anchor)
-            index = index if found is None else self._behind(found)
+        # What the caller said into the answer comes after the words it interrupted.
+        index = self._marked() if at_mark else len(self.conversation)
         self.conversation._insert(index, message)
         return [MessageAdded(message, index)]
 
-    def _behind(self, index: int) -> int:
-        """The place behind ``index`` that does not come between a call and its result."""
-        item = self.conversation[index]
-        after = index + 1
-        if isinstance(item, ToolCall) and after < len(self.conversation):
-            following = self.conversation[after]
-            if isinstance(following, ToolResult) and following.tool_call_id == item.tool_call_id:
-                return after + 1
-        return after
+    def _marked(self) -> int:
+        """Where the open segment began, but not between a call and its result."""
+        mark = self.conversation._mark
+        pair = self.conversation[max(0, mark - 1) : mark + 1]
+        if len(pair) == 2 and isinstance(pair[0], ToolCall) and isinstance(pair[1], ToolResult):  # noqa: PLR2004
+            return mark + (pair[0].tool_call_id == pair[1].tool_call_id)
+        return mark
 
     # -- items
 
@@ -225,7 +218,7 @@ class Ledger:
         heard = segment.text[: max(0, upto - segment.start)]
         segment.end = min(segment.end, max(upto, segment.start))
         metadata = {**segment.metadata, "interrupted": True}
-        return self._store(segment, heard, metadata, at_anchor=True)
+        return self._store(segment, heard, metadata, at_mark=True)
 
     def _shorten(self, segment: Segment, upto: int) -> list[Event]:
         old = segment.stored

@@ -30,6 +30,8 @@ class Conversation(Sequence[Item]):
         self._may_replace: Callable[[], None] | None = None
         self._journal: Callable[[int, int, tuple[Item, ...]], None] | None = None
         """Told of every change, in order: at which place, how many items went, which came."""
+        self._mark = 0
+        """Where the words that are being spoken belong if they are cut off; moves with what is before it."""
         self.version: int = 0
         """Counts the changes; lets a provider keep what it made of an unchanged history."""
 
@@ -90,6 +92,7 @@ class Conversation(Sequence[Item]):
     # What follows is for the owner, the agent's own machinery.
 
     def _insert(self, index: int, item: Item) -> None:
+        self._mark += index < self._mark
         self._items.insert(index, item)
         self._changed(index, 0, item)
 
@@ -104,6 +107,7 @@ class Conversation(Sequence[Item]):
         self._changed(index, 1, item)
 
     def _delete(self, index: int) -> None:
+        self._mark -= index < self._mark
         del self._items[index]
         self._changed(index, 1)
 
