@@ -13,7 +13,7 @@ from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "Headed"]
 
 
 class Conversation(Sequence[Item]):
@@ -115,3 +115,24 @@ class Conversation(Sequence[Item]):
         self.version += 1
         if self._journal is not None:
             self._journal(index, gone, come)
+
+
+class Headed(Conversation):
+    """A conversation as a child of a ``FallbackAgent`` reads it: live, under its own system prompt.
+
+    The prompt in the conversation itself is that of the child that answered last. It is exchanged when another
+    one has its first effect, and that one must know its own prompt before.
+    """
+
+    def __init__(self, conversation: Conversation, head: Message) -> None:
+        self._whole = conversation
+        self._head = head
+
+    @property
+    def _items(self) -> list[Item]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        items = self._whole._items
+        return [self._head, *items[1:]] if items and items[0].role == "system" else items
+
+    def replace(self, items: Iterable[Item]) -> None:
+        """As that of the whole conversation."""
+        self._whole.replace(items)

@@ -210,7 +210,7 @@ class ModelAgent(Agent):
 
     def _items(self, turn: Turn) -> Sequence[Item]:
         """The conversation as this agent sends it: under its own system prompt, within its budget."""
-        items: Sequence[Item] = turn.conversation
+        items: Sequence[Item] = turn.ledger.conversation
         if self._owner is not None:
             rest = items[1:] if len(items) and items[0].role == "system" else items
             items = [self._system, *rest]

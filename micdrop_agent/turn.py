@@ -20,6 +20,7 @@ import anyio
 from micdrop_agent._facts import Facts
 from micdrop_agent._ledger import Ledger
 from micdrop_agent._toolrun import run_calls
+from micdrop_agent.conversation import Headed
 from micdrop_agent.events import (
     EVENT_TYPES,
     AnswerSkipped,
@@ -181,8 +182,10 @@ class Turn:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation, to read. It changes through this turn and through ``agent``."""
-        return self.ledger.conversation
+        """The conversation, to read, under the responder's own system prompt. It changes through this turn and ``agent``."""
+        if self._parent is None or self._claimed:
+            return self.ledger.conversation
+        return Headed(self.ledger.conversation, self.responder._system_message())
 
     async def write(self, text: str) -> None:
         """Hand ``text`` to the consumer as the next chunk and let it run.
@@ -293,9 +296,9 @@ class Turn:
         """Take out the user message that this answer was started for, and no other."""
         if not self.claim():
             return
-        index = None if self.prompt is None else self.conversation.index_of(self.prompt)
+        index = None if self.prompt is None else self.ledger.conversation.index_of(self.prompt)
         if index is not None:
-            self.conversation._delete(index)
+            self.ledger.conversation._delete(index)
         self.facts.skipped = True
         gone = None if index is None else self.prompt
         self._answer._agent._hub.emit(UserMessageCancelled(gone, index))
