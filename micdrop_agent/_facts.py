@@ -36,6 +36,8 @@ class Facts:
     requests: int = 0
     attempts: list[Attempt] = attrs.field(factory=_no_attempts)
     extracted: Any = None
+    filler: object = None
+    """The turn whose hook has said something."""
     skipped: bool = False
     ends_call: bool = False
     ended: bool = False

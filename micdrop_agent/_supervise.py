@@ -223,9 +223,11 @@ class Supervision:
     def _won(self, turn: Turn) -> None:
         """An attempt has had its first effect; its rivals are fenced already."""
         attempt = next(attempt for attempt in self.live if attempt.turn is turn)
-        attempt.output_after = anyio.current_time() - attempt.started_at
         self.winner = attempt
-        self.hedge_at = self.give_up_at = math.inf
+        self.hedge_at = math.inf
+        if not turn._speaker()._aside:
+            attempt.output_after = anyio.current_time() - attempt.started_at
+            self.give_up_at = math.inf
         for rival in self.live:
             if rival is not attempt:
                 rival.over = True
@@ -266,6 +268,8 @@ class Supervision:
             self.winner = None
             self.race = Race(self._won)
             self.restart = self.agent.after_partial == "restart" and partial(self.turn) is not None
+            if self.restart:
+                self.turn.facts.filler = None  # it is taken back with the rest
         self._lost(attempt, error)
         if final is None:
             self._go_on()
@@ -278,6 +282,8 @@ class Supervision:
         attempt.over = True
         attempt.turn.fence()
         attempt.turn._close_calls()
+        if attempt is self.winner:  # of which nothing but a filler was heard
+            self.winner, self.race = None, Race(self._won)
         self.live.remove(attempt)
         self._note(attempt.slot, error)
 
@@ -299,16 +305,20 @@ class Supervision:
 
     # -- the clocks
 
+    def _answering(self) -> bool:
+        """Whether a child has won, with more than the filler of its hook."""
+        return self.winner is not None and self.winner.output_after is not None
+
     def _next_timer(self) -> float:
-        if self.winner is not None:
+        if self._answering():
             return math.inf
         return min([self.hedge_at, self.give_up_at, *(attempt.deadline for attempt in self.live)])
 
     def _timers(self) -> None:
-        """A clock rang and nobody has claimed: give up, replace who is too slow, or hedge."""
+        """A clock rang and nobody has said anything: give up, replace who is too slow, or hedge."""
         now = anyio.current_time()
         agent = self.agent
-        if self.winner is not None or self.done:
+        if self._answering() or self.done:
             return
         if now >= self.give_up_at:
             self.order.clear()
@@ -340,7 +350,8 @@ class Supervision:
         error = AllAgentsFailedError(self.failed)
         error.__cause__ = self.failed[-1].error
         # Within another supervisor it is not over yet: the next child may still answer.
-        if agent.give_up_text and self.turn._parent is None and not self.turn.ledger.length and self.turn.claim():
+        heard = any(not segment.aside for segment in self.turn.ledger.segments)  # more than a filler
+        if agent.give_up_text and self.turn._parent is None and not heard and self.turn.claim():
             self.turn.write_nowait(agent.give_up_text)
             self.turn.commit()
         self.error, self.done = error, True

@@ -355,7 +355,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         except Exception as error:  # foreign code: the hook fails this answer, and says so
             raise MicdropError(f"on_before_answer raised {type(error).__name__}: {error}") from error
         finally:
-            turn._aside = False
+            turn._end_aside()
         if turn.fenced:
             return True
         if isinstance(verdict, str):

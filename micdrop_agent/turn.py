@@ -106,6 +106,8 @@ class Turn:
         self._fenced = False
         self._claimed = False
         self._aside = False
+        self._lent: list[Turn] = []
+        """The turns that this one claimed with itself; only for as long as its hook runs, if that did it."""
         self._filters: tuple[TextFilter, ...] = ()
         self.responder = responder
         self.prompt = prompt
@@ -162,15 +164,16 @@ class Turn:
                 return False
             turn = turn._parent
         turn = self
-        won: list[Race] = []
+        claimed: list[Turn] = []
         while turn is not None and not turn._claimed:
             turn._claimed = True
+            claimed.append(turn)
             if turn._race is not None:
                 turn._race.won_by(turn)
-                won.append(turn._race)
             turn = turn._parent
+        self._lent = claimed
         # From the outside in, and only now: this runs listeners, which may cancel the answer.
-        for race in reversed(won):
+        for race in [turn._race for turn in reversed(claimed) if turn._race is not None]:
             race.tell()
         return not self._fenced
 
@@ -203,10 +206,8 @@ class Turn:
         """As ``write``, without a checkpoint: for several chunks that arrived together."""
         if type(text) is not str:
             check_text("a chunk", text)
-        if self._fenced or not text or not self.claim():
+        if self._fenced or not text or (self._aside and self._filled()) or not self.claim():
             return
-        if self._aside and self.continue_from is not None:
-            return  # a filler would fall into the middle of the sentence that is continued
         if self.facts.ended:
             raise RuntimeError("this answer's stream was ended with turn.end(); nothing follows it")
         if not self._aside:
@@ -310,6 +311,19 @@ class Turn:
             self._answer._pipe.end()
 
     # -- for the library's own agents
+
+    def _filled(self) -> bool:
+        """Whether a filler would be one too many: behind that of another child, or within its sentence."""
+        if self.continue_from is not None or self.facts.filler not in {None, self}:
+            return True
+        self.facts.filler = self
+        return False
+
+    def _end_aside(self) -> None:
+        """The hook is over. A filler is no output: the clocks of the supervisors go on until there is some."""
+        self._aside = False
+        for turn in self._lent:
+            turn._claimed = False
 
     def _say(self, text: str) -> None:
         if not text:

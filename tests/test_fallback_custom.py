@@ -57,3 +57,118 @@ def test_a_child_that_failed_leaves_the_prompt_as_it_was(backend: Backend) -> No
             assert agent.conversation[0] == Message("system", "prompt 0")
 
     run_virtual(backend, scenario)
+
+
+# -- fillers
+
+
+def filling(*script: Any, words: str = "One moment. ", wait: float = 0.0) -> Callable[[], Agent]:
+    """A factory of children whose hook says something before the answer is there."""
+
+    async def hook(_agent: Agent, turn: Turn) -> None:
+        for word in words.split(" "):
+            await turn.write(word and f"{word} ")
+        await anyio.sleep(wait)
+
+    return lambda: ScriptedAgent(script, on_before_answer=hook)
+
+
+@both
+@pytest.mark.parametrize("how", ["continue", "restart", "stop"])
+def test_the_filler_of_the_next_child_is_not_said_behind_that_of_the_one_that_failed(
+    backend: Backend, how: Any
+) -> None:
+    agent = FallbackAgent([filling(down()), filling("At nine.")], after_partial=how)
+
+    async def scenario() -> None:
+        async with agent:
+            assert (await listen(agent)).text == "One moment. At nine."
+            assert stored(agent) == ["u:Hello?", "a:At nine."]
+            # The next answer has its own.
+            assert (await listen(agent)).text == "One moment. At nine."
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_a_restarted_answer_begins_with_its_filler(backend: Backend) -> None:
+    """The host has dropped what it had of the first."""
+    agent = FallbackAgent([filling("At ", down()), filling("At nine.")], after_partial="restart")
+
+    async def scenario() -> None:
+        async with agent:
+            assert (await listen(agent)).text == "One moment. At One moment. At nine."
+            assert stored(agent) == ["u:Hello?", "a:At nine."]
+
+    run_virtual(backend, scenario)
+
+
+@both
+@pytest.mark.parametrize("wait", [0.0, 20.0])
+def test_a_filler_stops_no_clock(backend: Backend, wait: float) -> None:
+    """A child that says "one moment" and then nothing is as silent as one that says nothing."""
+    agent = FallbackAgent([filling(HANG, wait=wait), filling("At nine.")], first_chunk_timeout=2)
+
+    async def scenario() -> None:
+        async with agent:
+            heard = await listen(agent)
+            assert heard.text == "One moment. At nine."
+            assert heard.result.duration == pytest.approx(2)
+            assert [attempt.error.kind for attempt in heard.result.attempts] == ["timeout"]  # type: ignore[attr-defined]
+            assert len(heard.switches) == 1
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_output_after_a_filler_stops_the_clocks(backend: Backend) -> None:
+    agent = FallbackAgent([filling(1, "At ", 9, "nine."), filling("no")], first_chunk_timeout=2, give_up_after=3)
+
+    async def scenario() -> None:
+        async with agent:
+            heard = await listen(agent)
+            assert heard.text == "One moment. At nine."
+            assert heard.switches == []
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_a_filler_in_a_supervisor_in_a_supervisor_stops_no_clock_either(backend: Backend) -> None:
+    inner = Cast(filling(HANG), filling(HANG))
+    outer = Cast(lambda: inner.agent(first_chunk_timeout=4), filling("At nine."))
+
+    async def scenario() -> None:
+        async with outer.agent(first_chunk_timeout=3) as agent:
+            heard = await listen(agent)
+            assert heard.text == "One moment. At nine."
+            assert heard.result.duration == pytest.approx(3)
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_giving_up_is_said_also_behind_a_filler(backend: Backend) -> None:
+    agent = FallbackAgent(
+        [filling(down()), filling(HANG)], first_chunk_timeout=None, give_up_after=3, give_up_text="Call again."
+    )
+
+    async def scenario() -> None:
+        async with agent:
+            heard = await listen(agent)
+            assert heard.text == "One moment. Call again."
+            assert stored(agent) == ["u:Hello?", "a:Call again."]
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_an_answer_that_is_only_a_filler_is_one(backend: Backend) -> None:
+    agent = FallbackAgent([filling(), filling("no")])
+
+    async def scenario() -> None:
+        async with agent:
+            heard = await listen(agent)
+            assert (heard.text, heard.result.status, heard.switches) == ("One moment. ", "completed", [])
+
+    run_virtual(backend, scenario)
