@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["heard_length"]
+__all__ = ["heard_length", "heard_since"]
 
 
 def heard_length(heard: int | str | None, received: str) -> int:
@@ -32,6 +32,18 @@ def heard_length(heard: int | str | None, received: str) -> int:
     if heard < 0:
         raise ValueError(f"heard must be at least 0 characters, not {heard}")
     return min(heard, len(received))
+
+
+def heard_since(start: int, heard: int | str | None, received: str) -> int:
+    """As ``heard_length``, when everything before ``start`` was taken back and said anew.
+
+    A text may be all of it, or only what was said since: the one of which more is found.
+    """
+    whole = heard_length(heard, received)
+    if not start or not isinstance(heard, str):
+        return whole
+    since = heard_length(heard, received[start:])
+    return whole if whole > since else start + since
 
 
 def _loose_prefix(heard: str, received: str) -> int:

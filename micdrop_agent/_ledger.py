@@ -72,6 +72,8 @@ class Ledger:
         self.chunks: list[str] = []
         self.length: int = 0
         self.received: int = 0
+        self.restarted: int = 0
+        """Up to here everything was taken back."""
         self.segments: list[Segment] = []
         self.open: Segment | None = None
         self.calls: list[OpenCall] = []
@@ -132,6 +134,7 @@ class Ledger:
         if self.open is not None:
             self.open.aside = True
             self.open = None
+            self.restarted = self.length
 
     def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any], *, at_mark: bool) -> list[Event]:
         if is_blank(text):

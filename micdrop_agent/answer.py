@@ -21,7 +21,7 @@ import anyio
 from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._checks import cancel_soon, cancelled_from_outside
-from micdrop_agent._heard import heard_length
+from micdrop_agent._heard import heard_since
 from micdrop_agent._pipe import Pipe
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError
 from micdrop_agent.events import (
@@ -216,7 +216,9 @@ class Answer(ObjectReceiveStream[str]):
     def _stop(self, heard: int | str | None, *, keep_unread: bool = False) -> None:
         """Settle everything in one synchronous step; only then cancel the scope."""
         ledger = self._ledger
-        upto = ledger.received if heard is None else heard_length(heard, ledger.text[: ledger.received])
+        upto = ledger.received
+        if heard is not None:
+            upto = heard_since(ledger.restarted, heard, ledger.text[: ledger.received])
         running = self._status == "running"
         pipe = self._pipe
         if not running and heard is None and (pipe.drained or pipe.cut or self._agent._closed):

@@ -172,3 +172,16 @@ def test_an_answer_that_is_only_a_filler_is_one(backend: Backend) -> None:
             assert (heard.text, heard.result.status, heard.switches) == ("One moment. ", "completed", [])
 
     run_virtual(backend, scenario)
+
+
+@both
+def test_what_was_heard_of_a_restarted_answer_may_be_told_without_what_was_taken_back(backend: Backend) -> None:
+    cast = Cast(["We open ", down()], ["We open ", "at nine ", "sharp."])
+
+    async def scenario() -> None:
+        async with cast.agent(after_partial="restart") as agent:
+            await listen(agent)
+            agent.cancel(heard="we open at nine")
+            assert stored(agent) == ["u:Hello?", "a!:We open at nine"]
+
+    run_virtual(backend, scenario)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._heard import _letters, heard_length
+from micdrop_agent._heard import _letters, heard_length, heard_since
 
 TEXTS = st.text(alphabet=st.sampled_from("abAB ßẞİi\u0131ﬁ é\n\t,.😀字\u0301"), max_size=30)
 
@@ -97,3 +97,20 @@ def test_white_space_and_case_make_no_difference_to_the_words_kept(received: str
     told = " ".join(received[:length].casefold().split())
     kept = received[: heard_length(told, received)]
     assert "".join(kept.casefold().split()) == "".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("heard", "kept"),
+    [
+        ("We open at nine", "We are. We open at nine"),
+        ("We are. We open at nine", "We are. We open at nine"),
+        ("We are", "We are"),
+        ("We", "We are. We"),
+        ("", "We are. "),
+        (6, "We are"),
+        (None, "We are. We open at nine sharp."),
+    ],
+)
+def test_a_text_may_begin_where_the_answer_was_restarted(heard: Any, kept: str) -> None:
+    received = "We are. We open at nine sharp."
+    assert received[: heard_since(8, heard, received)] == kept
