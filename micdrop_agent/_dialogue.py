@@ -104,6 +104,8 @@ class Dialogue:
     def add_tool_message(self, message: ToolCall | ToolResult) -> None:
         """Append a tool call or a tool result that was made outside an answer.
 
+        The result of a call that is running takes the place of what its tool returns later.
+
         Raises:
             TypeError: It is neither.
 
@@ -116,6 +118,9 @@ class Dialogue:
     def _add(self, item: Item) -> None:
         root = self._root()
         root._check_thread("adding a message")
+        if isinstance(item, ToolResult) and root._current is not None:
+            root._hub.emit(*root._current._ledger.add(item))  # right behind its call, which has one result
+            return
         root._hub.emit(MessageAdded(item, root._conversation._append(item)))
 
     def cancel_last_user_message(self) -> None:
