@@ -177,13 +177,17 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         """Cancel the live answer, forget the listeners, and let nothing start any more.
 
         Waits (at most 5 s) until what was running has ended. Idempotent; legal from any task,
-        also from a tool. The conversation stays readable.
+        also from a tool, which is not waited for then. The conversation stays readable.
 
         Source: Micdrop page "Agent (LLM)", ``destroy()``.
         """
         self._check_thread("aclose()")
+        live = self._current
+        by_tool = live is not None and any(call.on_stack for call in live._ledger.calls)
         self._close()
-        if self._alive:
+        if by_tool:
+            await anyio.lowlevel.checkpoint()
+        elif self._alive:
             if self._all_done is None:
                 self._all_done = anyio.Event()
             with anyio.move_on_after(CLOSE_TIMEOUT):
