@@ -210,7 +210,7 @@ class Ledger:
                 continue
             if segment is open_segment:
                 events += self._store_cut(segment, upto)
-            elif segment.stored is not None and segment.end > upto and self.record_interrupted:
+            elif segment.stored is not None and segment.end > upto:
                 events += self._shorten(segment, upto)
         return events
 
@@ -230,7 +230,7 @@ class Ledger:
             return []
         heard = segment.text[: max(0, upto - segment.start)]
         segment.end = max(upto, segment.start)
-        if is_blank(heard):
+        if is_blank(heard) or not self.record_interrupted:
             segment.stored = None
             self.conversation._delete(index)
             return [MessageCorrected(old, None, index)]
