@@ -156,10 +156,9 @@ class _Run:
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         agent = self.turn.agent
         if tool.thread:
-            # In a list, because Trio refuses a function in a thread that returns a coroutine.
-            (value,) = await anyio.to_thread.run_sync(
-                lambda: [bound.invoke(agent)], abandon_on_cancel=tool.on_cancel == "cancel"
-            )
+            # In a list, because Trio refuses a function in a thread that returns a coroutine. Abandoned by its
+            # time-out too: what is to be finished is shielded from everything else.
+            (value,) = await anyio.to_thread.run_sync(lambda: [bound.invoke(agent)], abandon_on_cancel=True)
             return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:
