@@ -15,7 +15,7 @@ from micdrop_agent import _checks
 from micdrop_agent._hub import EventHub
 from micdrop_agent._stream import EventStream
 from micdrop_agent.conversation import Conversation
-from micdrop_agent.errors import MicdropError
+from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
@@ -274,7 +274,7 @@ class Dialogue:
     def _log_failure(self, error: Exception) -> None:
         ours = isinstance(error, MicdropError)
         extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
-        self.logger.error("the answer failed: %s", error, exc_info=None if ours else error, extra=extra)
+        self.logger.error("the answer failed: %s", words_of(error), exc_info=None if ours else error, extra=extra)
 
     # -- guards
 

@@ -25,7 +25,7 @@ import attrs
 from micdrop_agent._failover import Switches, partial, why_final
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._rotation import Rotation
-from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError
+from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
 from micdrop_agent.turn import Race
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class Supervision:
         self.switches.failed(slot, error)
         self.agent._discard(slot)
         bug = not isinstance(error, ProviderError | AllAgentsFailedError)
-        self.agent.logger.warning("%s failed: %s", slot.key, error, exc_info=error if bug else None)
+        self.agent.logger.warning("%s failed: %s", slot.key, words_of(error), exc_info=error if bug else None)
         self.health.failed(slot.key, error)
 
     def _abandon(self, attempt: Try) -> None:

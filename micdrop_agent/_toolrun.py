@@ -19,7 +19,7 @@ import attrs
 from micdrop_agent._checks import cancelled_from_outside
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._ledger import CANCELLED_OUTPUT
-from micdrop_agent.errors import ToolInputError
+from micdrop_agent.errors import ToolInputError, words_of
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class _Run:
             self._fail("something that the tool waited for was cancelled")
         except Exception as error:  # foreign code: the model is told, the answer goes on
             self.turn.agent.logger.warning("tool %s raised", item.tool_name, exc_info=True)
-            self._fail(str(error) or type(error).__name__)
+            self._fail(words_of(error))
 
     def _fail(self, text: str) -> None:
         self.failed = True

@@ -26,7 +26,7 @@ from micdrop_agent import _checks
 from micdrop_agent._dialogue import Dialogue
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent.answer import Answer
-from micdrop_agent.errors import MicdropError
+from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
     Event,
 )
@@ -357,7 +357,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             if inspect.isawaitable(verdict):
                 verdict = await verdict
         except Exception as error:  # foreign code: the hook fails this answer, and says so
-            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {error}") from error
+            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
         finally:
             turn._end_aside()
         if turn.fenced:

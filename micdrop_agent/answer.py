@@ -23,7 +23,7 @@ from anyio.abc import ObjectReceiveStream
 from micdrop_agent._checks import cancel_soon, cancelled_from_outside
 from micdrop_agent._heard import heard_since
 from micdrop_agent._pipe import Pipe
-from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError
+from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, words_of
 from micdrop_agent.events import (
     AnswerFailed,
     AnswerFinished,
@@ -281,7 +281,7 @@ class Answer(ObjectReceiveStream[str]):
         attempts: tuple[Attempt, ...] = tuple(turn.facts.attempts)
         self._status = status
         now = anyio.current_time() if now is None else now
-        turn.facts.note("end", now, status=status, **({} if error is None else {"error": str(error)}))
+        turn.facts.note("end", now, status=status, **({} if error is None else {"error": words_of(error)}))
         self._agent._log_trace(turn.facts.trace)
         first = turn.facts.first_chunk_at
         self._result = AnswerResult(

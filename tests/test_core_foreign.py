@@ -9,8 +9,11 @@ import pytest
 
 from micdrop_agent import (
     Agent,
+    AllAgentsFailedError,
     ExtractTag,
+    FallbackAgent,
     MicdropError,
+    render_trace,
 )
 from micdrop_agent.events import AnswerFailed, AnswerFinished, Event, MessageAdded
 from micdrop_agent.testing import BACKENDS, Call, ScriptedAgent, run_virtual
@@ -100,5 +103,58 @@ def test_what_a_hook_may_return(backend: Backend, verdict: Any) -> None:
             # The filler is spoken and no part of the conversation.
             assert said(agent) == [("assistant", text) for text in rest]
             assert agent.asked == (1 if verdict in (None, False) else 0)
+
+    run_virtual(backend, main)
+
+
+# -- errors that have no text
+
+
+class WordlessError(Exception):
+    """As exception classes that return a detail of their own: ``str()`` of it fails."""
+
+    def __str__(self) -> str:
+        return self.args[0]  # type: ignore[no-any-return]
+
+
+WORDLESS = WordlessError({"detail": 1})
+
+
+@backends
+def test_an_error_without_a_text_fails_its_answer_and_nothing_else(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with ScriptedAgent(["a", WORDLESS], ["b"]) as agent:
+            answer = agent.answer()
+            with pytest.raises(WordlessError):
+                await anext(chunk async for chunk in answer if chunk == "b")
+            assert answer.result.status == "failed"
+            assert [chunk async for chunk in agent.answer()] == ["b"]
+
+    run_virtual(backend, main)
+    assert "the answer failed: WordlessError" in caplog.text
+
+
+@backends
+def test_an_error_without_a_text_in_a_hook_a_tool_or_a_child(backend: Backend) -> None:
+    def fails() -> None:
+        raise WORDLESS
+
+    def hook(_agent: Agent, _turn: Turn) -> None:
+        raise WORDLESS
+
+    async def main() -> None:
+        made = Tool.from_schema("fails", "", {"type": "object", "properties": {}}, lambda _arguments: fails())
+        async with ScriptedAgent([Call("fails"), "a"], tools=[made]) as agent:
+            assert [chunk async for chunk in agent.answer()] == ["a"]
+            assert said(agent)[1] == ("tool_result", '{"error":"WordlessError"}')
+        async with ScriptedAgent(["a"], on_before_answer=hook) as agent:
+            with pytest.raises(MicdropError, match="WordlessError: WordlessError"):
+                await agent.answer().receive()
+        async with FallbackAgent([lambda: ScriptedAgent([WORDLESS])] * 2) as supervisor:
+            with pytest.raises(AllAgentsFailedError, match="WordlessError"):
+                await supervisor.answer().receive()
+            assert "WordlessError" in render_trace([await supervisor.answer().wait()])
 
     run_virtual(backend, main)
