@@ -98,7 +98,7 @@ class Step:
                 wait = None if response.said else self._wait_before(retries, error)
                 if wait is None:
                     raise
-                self.agent.logger.info("retry %d in %.2f s: %s", retries, wait, error)
+                self.agent._safe_logger.info("retry %d in %.2f s: %s", retries, wait, error)
                 self.turn.facts.note(
                     "retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind
                 )

@@ -158,7 +158,7 @@ class Supervision:
         try:
             child = agent._built(slot)
         except Exception as error:  # foreign code: a factory that raises is a child that failed
-            agent.logger.exception("factory %d raised", slot.index)
+            agent._safe_logger.exception("factory %d raised", slot.index)
             self._note(slot, error)
             return False
         if not self.live and not self.turn.fenced:
@@ -296,7 +296,7 @@ class Supervision:
         self.switches.failed(slot, error)
         self.agent._discard(slot)
         bug = not isinstance(error, ProviderError | AllAgentsFailedError)
-        self.agent.logger.warning("%s failed: %s", slot.key, words_of(error), exc_info=error if bug else None)
+        self.agent._safe_logger.warning("%s failed: %s", slot.key, words_of(error), exc_info=error if bug else None)
         self.health.failed(slot.key, error)
 
     def _abandon(self, attempt: Try) -> None:

@@ -133,7 +133,7 @@ class _Run:
                 raise
             self._fail("something that the tool waited for was cancelled")
         except Exception as error:  # foreign code: the model is told, the answer goes on
-            self.turn.agent.logger.warning("tool %s raised", item.tool_name, exc_info=True)
+            self.turn.agent._safe_logger.warning("tool %s raised", item.tool_name, exc_info=True)
             self._fail(words_of(error))
 
     def _fail(self, text: str) -> None:
@@ -179,7 +179,7 @@ class _Run:
             if call.deferred:
                 turn._emit(turn.ledger.close_call(call, output))
             else:
-                turn.agent.logger.info(
+                turn.agent._safe_logger.info(
                     "the result of tool %s came after its answer was cancelled; it is dropped",
                     call.item.tool_name,
                 )

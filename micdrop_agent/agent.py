@@ -196,7 +196,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     def _close(self) -> None:
         """The synchronous part of closing: nothing of this agent has an effect afterwards."""
         self._state = "closing" if self._state == "open" else "closed"
-        self.logger.debug("closed")
+        self._safe_logger.debug("closed")
         if self._current is not None:
             self._current._closing()
         for scope in tuple(self._background):
@@ -228,7 +228,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             with scope:
                 await work()
         except Exception:  # background work serves later answers; it must not end this one
-            self.logger.exception("background work of the agent failed")
+            self._safe_logger.exception("background work of the agent failed")
         finally:
             self._background.discard(scope)
             self._task_ended()

@@ -250,7 +250,7 @@ class Answer(ObjectReceiveStream[str]):
             if error is not None:
                 # A barge-in cuts the connection: what a read says of that is no news.
                 level = logging.DEBUG if isinstance(error, ProviderError) else logging.WARNING
-                self._agent.logger.log(level, "the answer had ended when its task raised", exc_info=error)
+                self._agent._safe_logger.log(level, "the answer had ended when its task raised", exc_info=error)
             return
         turn, ledger = self._turn, self._ledger
         events: list[Event] = []

@@ -197,7 +197,7 @@ class FallbackAgent(Agent):
             try:
                 self._built(slot)
             except Exception:
-                self.logger.debug("factory %d raised", slot.index, exc_info=True)
+                self._safe_logger.debug("factory %d raised", slot.index, exc_info=True)
 
     def _name_of(self, slot: Slot, child: Agent) -> str:
         if self._names is not None:
@@ -224,7 +224,7 @@ class FallbackAgent(Agent):
         try:
             await child.aclose()
         except Exception:  # foreign code: a subclass may close what it opened in there
-            self.logger.exception("aclose() of a child raised")
+            self._safe_logger.exception("aclose() of a child raised")
         await child._stop_resources()
 
     def _take_over(self, slot: Slot) -> None:
@@ -259,7 +259,7 @@ class FallbackAgent(Agent):
                 child = self._built(slot)
                 await child._start()
             except Exception:  # foreign code: told again, as a failure, when the child is needed
-                self.logger.exception("child %d could not be made ready", slot.index)
+                self._safe_logger.exception("child %d could not be made ready", slot.index)
                 self._discard(slot)
                 continue
             slot.started = True
@@ -286,7 +286,7 @@ class FallbackAgent(Agent):
     @logger.setter
     def logger(self, logger: logging.Logger) -> None:
         self._logger_given = True
-        self._logger = self._hub.logger = logger
+        self._use_logger(logger)
         for slot in self._slots:
             if slot.agent is not None:
                 slot.agent.logger = logger

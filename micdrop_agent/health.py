@@ -21,6 +21,7 @@ import anyio
 import attrs
 from anyio import NoEventLoopError
 
+from micdrop_agent._log import SafeLog
 from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 from micdrop_agent.options import check_count, check_seconds
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildHealth", "HealthChanged", "HealthRegistry", "HealthState"]
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: Final = SafeLog(logging.getLogger(__name__))
 
 HealthState: TypeAlias = Literal["closed", "open", "half_open"]
 

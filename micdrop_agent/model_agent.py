@@ -131,7 +131,7 @@ class ModelAgent(Agent):
         try:
             await self._provider.prewarm()
         except ProviderError as error:
-            self.logger.debug("no spare connection: %s", error)
+            self._safe_logger.debug("no spare connection: %s", error)
 
     def _request_cut(self) -> None:
         """A barge-in cost the connection: have another one before the next answer needs it."""
@@ -206,7 +206,7 @@ class ModelAgent(Agent):
         except ProviderError as error:
             if not turn.fenced:
                 turn._emit(turn.ledger.interrupt(turn.ledger.length))
-            self.logger.warning("no farewell before the end of the call: %s", error)
+            self._safe_logger.warning("no farewell before the end of the call: %s", error)
 
     def _items(self, turn: Turn) -> Sequence[Item]:
         """The conversation as this agent sends it: under its own system prompt, within its budget."""

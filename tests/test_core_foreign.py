@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from micdrop_agent import (
@@ -15,8 +16,9 @@ from micdrop_agent import (
     MicdropError,
     render_trace,
 )
+from micdrop_agent._log import SafeLog
 from micdrop_agent.events import AnswerFailed, AnswerFinished, Event, MessageAdded
-from micdrop_agent.testing import BACKENDS, Call, ScriptedAgent, run_virtual
+from micdrop_agent.testing import BACKENDS, HANG, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import Tool
 
 if TYPE_CHECKING:
@@ -158,3 +160,63 @@ def test_an_error_without_a_text_in_a_hook_a_tool_or_a_child(backend: Backend) -
             assert "WordlessError" in render_trace([await supervisor.answer().wait()])
 
     run_virtual(backend, main)
+
+
+# -- a log that cannot be written
+
+
+class FullDisk(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise OSError("no space left on device")
+
+
+@backends
+@pytest.mark.parametrize(
+    ("script", "status"), [(["a"], "completed"), (["a", ValueError("x")], "failed"), (["a", HANG], "cancelled")]
+)
+def test_a_log_that_cannot_be_written_changes_nothing(
+    backend: Backend, script: list[Any], status: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("test.full_disk")
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(FullDisk())
+
+    async def main() -> None:
+        made = Tool.from_schema("fails", "", {"type": "object", "properties": {}}, lambda arguments: arguments["x"])
+        async with ScriptedAgent([Call("fails"), *script], tools=[made], raise_on_failure=False) as agent:
+            agent.logger = logger
+            assert agent.logger is logger
+            events: list[Event] = []
+            agent.on(MessageAdded, lambda _event: 1 / 0)
+            agent.on(MessageAdded, events.append)
+            agent.on(AnswerFinished, events.append)
+            answer = agent.answer()
+            assert await answer.receive() == "a"
+            await anyio.sleep(1)
+            agent.cancel()
+            assert answer.status == status
+            assert [item[0] for item in said(agent)] == ["tool_call", "tool_result", "assistant"]
+            assert len(events) == 4
+
+    run_virtual(backend, main)
+    assert "no space left on device" in capsys.readouterr().err
+
+
+@backends
+def test_a_log_that_cannot_be_written_keeps_no_child_from_answering(backend: Backend) -> None:
+    logger = logging.getLogger("test.full_disk")
+
+    async def main() -> None:
+        async with FallbackAgent([lambda: ScriptedAgent([WORDLESS]), lambda: ScriptedAgent(["b"])]) as agent:
+            agent.logger = logger
+            assert [chunk async for chunk in agent.answer()] == ["b"]
+
+    run_virtual(backend, main)
+
+
+def test_the_line_of_a_log_record_is_the_one_that_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log = SafeLog(logging.getLogger("test.where"))
+    log.warning("here", extra={"call_id": "1"})
+    (record,) = caplog.records
+    assert (record.funcName, record.call_id) == ("test_the_line_of_a_log_record_is_the_one_that_logged", "1")  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from micdrop_agent._log import SafeLog
 from micdrop_agent.messages import Message, is_blank
 from micdrop_agent.store._protocol import Change, StoreError, check_call_id
 from micdrop_agent.store._repair import repaired
@@ -31,7 +32,7 @@ __all__ = ["KeptCall", "attach"]
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that the end of the agent's block waits for the store."""
 
-logger: Final = logging.getLogger("micdrop_agent.store")
+logger: Final = SafeLog(logging.getLogger("micdrop_agent.store"))
 
 
 async def attach(
