@@ -18,7 +18,7 @@ import anyio
 
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._response import Response
-from micdrop_agent._toolrun import begin_call, run_call
+from micdrop_agent._toolrun import begin_call, run_call, run_call_apart
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.messages import ToolCall
 from micdrop_agent.providers.protocol import (
@@ -284,7 +284,7 @@ class Step:
         if call is None:
             return
         if self._tasks is not None:
-            self._tasks.start_soon(run_call, self.turn, call, response.outcome)
+            self._tasks.start_soon(run_call_apart, self.turn, call, response.outcome)
             await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
             return
         self._clock.deadline = math.inf  # a tool has its own time-out

@@ -13,6 +13,7 @@ Source: Micdrop page "Agent (LLM)"; where we differ on purpose is in docs/from-m
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -229,6 +230,12 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
                 await work()
         except Exception:  # background work serves later answers; it must not end this one
             self._safe_logger.exception("background work of the agent failed")
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is not this task's alone
+            # Only on asyncio: the task, or what it waited for, was cancelled natively. Let through, the task
+            # group would take that for its own cancellation and end the agent's block without a word.
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            self._safe_logger.warning("background work of the agent was cancelled", exc_info=True)
         finally:
             self._background.discard(scope)
             self._task_ended()
