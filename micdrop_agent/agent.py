@@ -337,9 +337,10 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         """Hook, generation, and the commit of what was written; as root or as a child."""
         turn._filters = self._text_filters()
         if turn.continue_from is not None:
-            from micdrop_agent._text import SeamFilter
+            from micdrop_agent._text import LeadInFilter, SeamFilter
 
-            turn._filters += (SeamFilter(turn.continue_from, exact=self._continues_exactly),)
+            exact, said = self._continues_exactly, turn.continue_from
+            turn._filters += (SeamFilter(said, exact=True) if exact else LeadInFilter(said),)
         if self._before is not None and await self._skipped_by_hook(turn):
             return
         generating: object = self.generate_answer(turn)

@@ -32,7 +32,7 @@ from micdrop_agent.options import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from micdrop_agent._text import SeamFilter, TextFilter
+    from micdrop_agent._text import LeadInFilter, SeamFilter, TextFilter
     from micdrop_agent._toolrun import ToolsOutcome
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
@@ -358,12 +358,12 @@ class Turn:
         """Whether a seam is still looked for in what this turn writes itself."""
         return any(seam._open for seam in self._seams()) and not self._fenced and not self._children
 
-    def _seams(self) -> list[SeamFilter]:
+    def _seams(self) -> list[SeamFilter | LeadInFilter]:
         if not self._filters:
             return []
-        from micdrop_agent._text import SeamFilter
+        from micdrop_agent._text import LeadInFilter, SeamFilter
 
-        return [text_filter for text_filter in self._filters if isinstance(text_filter, SeamFilter)]
+        return [text_filter for text_filter in self._filters if isinstance(text_filter, SeamFilter | LeadInFilter)]
 
     def _speaker(self) -> Turn:
         """The turn that wrote what was written last: this one, or the winner within it."""

@@ -61,6 +61,7 @@ class SeamFilter:
         self._word_from: int | None = None
         self._count = 0
         self._repeated = 0
+        self._matched = 0
         self._skip = 0
         self._end: int | None = None
         self._cut: int | None = None
@@ -136,7 +137,7 @@ class SeamFilter:
                 if self._said[index].key == key:
                     alive.append(first)
             elif (length := self._last_match(raw, key, repeated=self._count)) is not None:
-                self._cut = start + length
+                self._cut, self._matched = start + length, self._count + 1
         if not alive and start > max(self._max_chars, self._cut or 0):
             # So much was repeated word for word that it is no new sentence; only the rest is new.
             self._cut, self._skip = None, start
