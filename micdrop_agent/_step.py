@@ -65,14 +65,18 @@ class Step:
         turn: Where everything that comes back goes.
         tools: The tools offered.
         first: Whether this is the first request of the turn.
+        total: The clock of the whole answer.
     """
 
-    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], *, first: bool) -> None:
+    def __init__(
+        self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], *, first: bool, total: anyio.CancelScope
+    ) -> None:
         self.agent = agent
         self.turn = turn
         self.tools = tools
         self.continue_from = turn.continue_from if first else None
         self.provider = agent._provider
+        self._total = total
         self._clock = anyio.CancelScope()
         self._narration: NarrationFilter | None = None
         self._tasks: TaskGroup | None = None
@@ -202,9 +206,13 @@ class Step:
 
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
-        if self.turn.agent.buffer_size is not None:
-            self._clock.deadline = math.inf
+        if self.turn.agent.buffer_size is None:
+            await self.turn.drain()
+            return
+        began, left = anyio.current_time(), self._total.deadline
+        self._clock.deadline = self._total.deadline = math.inf
         await self.turn.drain()
+        self._total.deadline = left + anyio.current_time() - began
 
     async def _take(self, events: Sequence[ProviderEvent], response: Response) -> bool:
         """Handle what came in one read; whether any of it was useful."""

@@ -155,7 +155,7 @@ class ModelAgent(Agent):
             MaxStepsError: The model asked for tools to the end and said nothing.
         """
         with anyio.move_on_after(self.timeouts.total) as total:
-            await self._loop(turn)
+            await self._loop(turn, total)
         if total.cancelled_caught:
             raise ProviderError(
                 f"the answer took longer than {self.timeouts.total:g} seconds in all (Timeouts.total)",
@@ -164,16 +164,16 @@ class ModelAgent(Agent):
                 text_sent=turn.facts.first_chunk_at is not None,
             )
 
-    async def _loop(self, turn: Turn) -> None:
+    async def _loop(self, turn: Turn, total: anyio.CancelScope) -> None:
         empties = 0
         called = 0  # requests that ended in calls; an empty one is sent again as it was
         while True:
             tools = turn.tools if called < self.max_steps else ()
-            response = await Step(self, turn, tools, first=not called).run()
+            response = await Step(self, turn, tools, first=not called, total=total).run()
             if response.outcome.skip:
                 return
             if response.outcome.end_call:
-                await self._farewell(turn)
+                await self._farewell(turn, total)
                 return
             if response.outcome.plain:
                 called += 1
@@ -197,12 +197,12 @@ class ModelAgent(Agent):
             )
         return empties + 1
 
-    async def _farewell(self, turn: Turn) -> None:
+    async def _farewell(self, turn: Turn, total: anyio.CancelScope) -> None:
         """A call should not end in silence: one request without tools, if nothing was said."""
         if not is_blank(turn.ledger.text):
             return
         try:
-            await Step(self, turn, (), first=False).run()
+            await Step(self, turn, (), first=False, total=total).run()
         except ProviderError as error:
             if not turn.fenced:
                 turn._emit(turn.ledger.interrupt(turn.ledger.length))
