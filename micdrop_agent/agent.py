@@ -169,7 +169,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             try:
                 with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                     await self.aclose()
-                    await self._stop_resources()
+                    await self._let_go()
             finally:
                 if self._kept is not None:
                     await self._kept._finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
@@ -207,6 +207,13 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     @property
     def _closed(self) -> bool:
         return self._state == "closed"
+
+    async def _let_go(self) -> None:
+        """Close resources; one that cannot be closed is no reason to lose the error that ended the block."""
+        try:
+            await self._stop_resources()
+        except Exception:  # foreign code: a provider or a client of the application's own
+            self._safe_logger.exception("the resources of the agent could not be closed")
 
     async def _start(self) -> None:
         """Open resources, in the agent's task group. For subclasses of the library."""

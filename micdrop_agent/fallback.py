@@ -225,7 +225,7 @@ class FallbackAgent(Agent):
             await child.aclose()
         except Exception:  # foreign code: a subclass may close what it opened in there
             self._safe_logger.exception("aclose() of a child raised")
-        await child._stop_resources()
+        await child._let_go()
 
     def _take_over(self, slot: Slot) -> None:
         """``slot`` has won: it is the active child, under its own system prompt."""
@@ -267,10 +267,12 @@ class FallbackAgent(Agent):
             self._spawn(child.prewarm, f"micdrop prewarm {slot.key}")
 
     async def _stop_resources(self) -> None:
-        for slot in self._slots:
-            child, slot.agent = slot.agent, None
-            if child is not None:
-                await self._close_child(child)
+        # Side by side: the time for all of them is limited, and one that hangs must not use it up.
+        async with anyio.create_task_group() as tasks:
+            for slot in self._slots:
+                child, slot.agent = slot.agent, None
+                if child is not None:
+                    tasks.start_soon(self._close_child, child)
 
     async def prewarm(self) -> None:
         """Have a connection of the active child ready."""
