@@ -316,12 +316,12 @@ def test_a_child_whose_resources_cannot_be_closed_does_not_keep_the_others_open(
     cast = Cast(lambda: Stubborn(log, ["a"]), lambda: Resourceful(log, ["b"]), lambda: Resourceful(log, ["c"]))
 
     async def scenario() -> None:
-        with pytest.raises(LookupError, match="of the host"):
-            async with cast.agent(prebuild=True) as agent:
-                assert (await listen(agent)).text == "a"
-                raise LookupError("of the host")
+        async with cast.agent(prebuild=True) as agent:
+            assert (await listen(agent)).text == "a"
+            raise LookupError("of the host")
 
-    run_virtual(backend, scenario)
+    with pytest.raises(LookupError, match="of the host"):
+        run_virtual(backend, scenario)
     assert log.count("stop") == 2
 
 
