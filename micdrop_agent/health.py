@@ -10,6 +10,7 @@ provider spares all others the wait. No request is ever sent only to find out.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import random
@@ -264,6 +265,10 @@ class HealthRegistry:
         """Call ``listener`` whenever a child goes out or comes back; returns what removes it."""
         if not callable(listener):
             raise TypeError(f"a listener is a function of one HealthChanged, not {listener!r}")
+        if inspect.iscoroutinefunction(listener):
+            raise TypeError(
+                f"a listener must be a plain function: {listener!r} is a coroutine function and would never run"
+            )
         token = object()
         self._listeners[token] = listener
 

@@ -9,6 +9,7 @@ cancelled, the store raised) is given again with the same number, which the stor
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -47,6 +48,8 @@ async def attach(
     check_call_id(call_id)
     if on_error is not None and not callable(on_error):
         raise TypeError(f"on_error must be a function of one error, not {on_error!r}")
+    if inspect.iscoroutinefunction(on_error):
+        raise TypeError(f"on_error must be a plain function: {on_error!r} is a coroutine function and would never run")
     log = await store.open_call(call_id)
     try:
         _check(agent)  # it may have been closed, or attached elsewhere, meanwhile
