@@ -133,6 +133,11 @@ class Headed(Conversation):
         items = self._whole._items
         return [self._head, *items[1:]] if items and items[0].role == "system" else items
 
+    @property
+    def version(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """As that of the whole conversation."""
+        return self._whole.version
+
     def replace(self, items: Iterable[Item]) -> None:
         """As that of the whole conversation."""
         self._whole.replace(items)

@@ -25,6 +25,10 @@ class Reader(Agent):
     async def generate_answer(self, turn: Turn) -> None:
         conversation = turn.conversation
         before = [conversation[0], len(conversation), conversation.index_of(conversation[-1])]
+        assert conversation.version == self.conversation.version
+        assert conversation == [conversation[0], *self.conversation[1:]]
+        with pytest.raises(RuntimeError, match="while an answer runs"):
+            conversation.replace([])
         await turn.write(f"{conversation[0].content}, ")  # type: ignore[union-attr]
         await turn.write(f"{turn.conversation[0].content}")  # type: ignore[union-attr]
         assert before == [conversation[0], len(conversation), conversation.index_of(conversation[-1])]
