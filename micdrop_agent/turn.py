@@ -139,7 +139,7 @@ class Turn:
 
     @property
     def claimed(self) -> bool:
-        """Whether this turn has had a visible effect."""
+        """Whether this turn has had a visible effect, the filler of its hook aside."""
         return self._claimed
 
     def fence(self) -> None:

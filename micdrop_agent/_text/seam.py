@@ -27,6 +27,9 @@ __all__ = ["SeamFilter"]
 
 _DOTS: Final = re.compile(r"\s*(?:\.{3,}|…)\s*(?=\w)")
 _SENTENCE_END: Final = ".!?…"
+_BEGUN: Final = 2
+"""Words from which a text that is the beginning of what was said is a repetition of it; one may be an answer."""
+
 _NAME: Final = 3
 """Letters from which a capitalised piece may be that of a name."""
 
@@ -96,6 +99,10 @@ class SeamFilter:
             self._word(self._word_from, len(self._text))
         if self._cut is None and self._repeated > self._max_chars:
             self._skip = self._repeated
+        if self._cut is None and self._count >= _BEGUN and 0 in self._alive:
+            # It began again from the first word and ended before it came to the seam.
+            self._open = False
+            return ""
         return self._release()
 
     def _ready(self) -> bool:
