@@ -84,10 +84,11 @@ class Ledger:
         """``text`` goes to the consumer as the next chunk."""
         segment = self.open
         if segment is None or segment.aside is not aside:
-            self.conversation._mark = len(self.conversation)
             segment = Segment(self.length, self.length, aside)
             self.segments.append(segment)
-            self.open = segment
+            if self.open is None or not aside:  # a filler ends nothing: it may all have been in vain
+                self.conversation._mark = len(self.conversation)
+                self.open = segment
         self.chunks.append(text)
         self.length += len(text)
         segment.end = self.length

@@ -184,7 +184,7 @@ class Supervision:
     def _hedge_time(self, slot: Slot, now: float) -> float:
         after = self.agent.hedge_after
         seconds = self.health.p95(slot.key) if isinstance(after, str) else after
-        spoken = self.turn.claimed or self.turn.facts.first_chunk_at is not None
+        spoken = self.turn._answer._turn.claimed  # by whichever child, of a supervisor further out too
         return math.inf if seconds is None or spoken or not self.order else now + seconds
 
     async def _attempt(self, attempt: Try) -> None:
@@ -223,11 +223,9 @@ class Supervision:
     def _won(self, turn: Turn) -> None:
         """An attempt has had its first effect; its rivals are fenced already."""
         attempt = next(attempt for attempt in self.live if attempt.turn is turn)
+        attempt.output_after = anyio.current_time() - attempt.started_at
         self.winner = attempt
-        self.hedge_at = math.inf
-        if not turn._speaker()._aside:
-            attempt.output_after = anyio.current_time() - attempt.started_at
-            self.give_up_at = math.inf
+        self.hedge_at = self.give_up_at = math.inf
         for rival in self.live:
             if rival is not attempt:
                 rival.over = True
@@ -282,8 +280,6 @@ class Supervision:
         attempt.over = True
         attempt.turn.fence()
         attempt.turn._close_calls()
-        if attempt is self.winner:  # of which nothing but a filler was heard
-            self.winner, self.race = None, Race(self._won)
         self.live.remove(attempt)
         self._note(attempt.slot, error)
 
@@ -305,20 +301,16 @@ class Supervision:
 
     # -- the clocks
 
-    def _answering(self) -> bool:
-        """Whether a child has won, with more than the filler of its hook."""
-        return self.winner is not None and self.winner.output_after is not None
-
     def _next_timer(self) -> float:
-        if self._answering():
+        if self.winner is not None:
             return math.inf
         return min([self.hedge_at, self.give_up_at, *(attempt.deadline for attempt in self.live)])
 
     def _timers(self) -> None:
-        """A clock rang and nobody has said anything: give up, replace who is too slow, or hedge."""
+        """A clock rang and nobody has claimed: give up, replace who is too slow, or hedge."""
         now = anyio.current_time()
         agent = self.agent
-        if self._answering() or self.done:
+        if self.winner is not None or self.done:
             return
         if now >= self.give_up_at:
             self.order.clear()

@@ -374,7 +374,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         except Exception as error:  # foreign code: the hook fails this answer, and says so
             raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
         finally:
-            turn._end_aside()
+            turn._aside = False
         if turn.fenced:
             return True
         if isinstance(verdict, str):

@@ -106,8 +106,6 @@ class Turn:
         self._fenced = False
         self._claimed = False
         self._aside = False
-        self._lent: list[Turn] = []
-        """The turns that this one claimed with itself; only for as long as its hook runs, if that did it."""
         self._filters: tuple[TextFilter, ...] = ()
         self.responder = responder
         self.prompt = prompt
@@ -139,7 +137,7 @@ class Turn:
 
     @property
     def claimed(self) -> bool:
-        """Whether this turn has had a visible effect, the filler of its hook aside."""
+        """Whether this turn has had a visible effect, a filler of its hook aside."""
         return self._claimed
 
     def fence(self) -> None:
@@ -158,24 +156,29 @@ class Turn:
             return False  # its author kept the turn: an answer that has ended stays as it is
         if self._claimed:
             return not self._fenced
+        if not self._alive():
+            return False
+        turn: Turn | None = self
+        won: list[Race] = []
+        while turn is not None and not turn._claimed:
+            turn._claimed = True
+            if turn._race is not None:
+                turn._race.won_by(turn)
+                won.append(turn._race)
+            turn = turn._parent
+        # From the outside in, and only now: this runs listeners, which may cancel the answer.
+        for race in reversed(won):
+            race.tell()
+        return not self._fenced
+
+    def _alive(self) -> bool:
+        """Whether no turn from here to the root was fenced or its scope cancelled."""
         turn: Turn | None = self
         while turn is not None:
             if turn._fenced or turn._scope.cancel_called:
                 return False
             turn = turn._parent
-        turn = self
-        claimed: list[Turn] = []
-        while turn is not None and not turn._claimed:
-            turn._claimed = True
-            claimed.append(turn)
-            if turn._race is not None:
-                turn._race.won_by(turn)
-            turn = turn._parent
-        self._lent = claimed
-        # From the outside in, and only now: this runs listeners, which may cancel the answer.
-        for race in [turn._race for turn in reversed(claimed) if turn._race is not None]:
-            race.tell()
-        return not self._fenced
+        return True
 
     def child(self, responder: Agent, race: Race, scope: anyio.CancelScope) -> Turn:
         """An attempt of ``responder`` at this turn, as a rival of the others in ``race``."""
@@ -206,7 +209,7 @@ class Turn:
         """As ``write``, without a checkpoint: for several chunks that arrived together."""
         if type(text) is not str:
             check_text("a chunk", text)
-        if self._fenced or not text or (self._aside and self._filled()) or not self.claim():
+        if self._fenced or not text or not (self._fills() if self._aside else self.claim()):
             return
         if self.facts.ended:
             raise RuntimeError("this answer's stream was ended with turn.end(); nothing follows it")
@@ -312,18 +315,18 @@ class Turn:
 
     # -- for the library's own agents
 
-    def _filled(self) -> bool:
-        """Whether a filler would be one too many: behind that of another child, or within its sentence."""
-        if self.continue_from is not None or self.facts.filler not in {None, self}:
-            return True
-        self.facts.filler = self
-        return False
+    def _fills(self) -> bool:
+        """Whether the hook may say something now; it is no output, so it claims nothing.
 
-    def _end_aside(self) -> None:
-        """The hook is over. A filler is no output: the clocks of the supervisors go on until there is some."""
-        self._aside = False
-        for turn in self._lent:
-            turn._claimed = False
+        Not behind the filler of another child, and not within the sentence that is continued.
+        """
+        filler = self.facts.filler
+        if self.continue_from is not None or (filler is not None and filler is not self):
+            return False
+        if self._answer._status != "running" or not self._alive():
+            return False
+        self.facts.filler = self
+        return True
 
     def _say(self, text: str) -> None:
         if not text:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from fallback_kit import Cast, down, listen, stored
-from micdrop_agent import Agent, FallbackAgent, Message
+from fallback_kit import Cast, down, listen, series, stored
+from micdrop_agent import Agent, FallbackAgent, HealthRegistry, Message
 from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def test_a_child_that_failed_leaves_the_prompt_as_it_was(backend: Backend) -> No
 # -- fillers
 
 
-def filling(*script: Any, words: str = "One moment. ", wait: float = 0.0) -> Callable[[], Agent]:
+def filling(*script: Any, words: str = "One moment. ", more: str = "", wait: float = 0.0) -> Callable[[], Agent]:
     """A factory of children whose hook says something before the answer is there."""
 
     async def hook(_agent: Agent, turn: Turn) -> None:
-        for word in words.split(" "):
-            await turn.write(word and f"{word} ")
+        await turn.write(words)
+        turn.write_nowait(more)
         await anyio.sleep(wait)
 
     return lambda: ScriptedAgent(script, on_before_answer=hook)
@@ -82,7 +82,7 @@ def filling(*script: Any, words: str = "One moment. ", wait: float = 0.0) -> Cal
 def test_the_filler_of_the_next_child_is_not_said_behind_that_of_the_one_that_failed(
     backend: Backend, how: Any
 ) -> None:
-    agent = FallbackAgent([filling(down()), filling("At nine.")], after_partial=how)
+    agent = FallbackAgent([filling(down(), words="One ", more="moment. "), filling("At nine.")], after_partial=how)
 
     async def scenario() -> None:
         async with agent:
@@ -103,6 +103,24 @@ def test_a_restarted_answer_begins_with_its_filler(backend: Backend) -> None:
         async with agent:
             assert (await listen(agent)).text == "One moment. At One moment. At nine."
             assert stored(agent) == ["u:Hello?", "a:At nine."]
+
+    run_virtual(backend, scenario)
+
+
+@both
+@pytest.mark.parametrize("then", ["fails", "is cancelled"])
+def test_what_was_heard_before_a_restart_is_kept_when_nothing_but_a_filler_follows(backend: Backend, then: str) -> None:
+    agent = FallbackAgent([filling("At ", down()), filling(2, down())], after_partial="restart")
+
+    async def scenario() -> None:
+        async with agent, anyio.create_task_group() as tasks:
+            tasks.start_soon(listen, agent)
+            await anyio.sleep(1)
+            if then == "is cancelled":
+                agent.add_user_message("Stop!")
+                agent.cancel()
+            await anyio.sleep(2)
+            assert stored(agent)[:2] == ["u:Hello?", "a!:At "]
 
     run_virtual(backend, scenario)
 
@@ -147,6 +165,58 @@ def test_a_filler_in_a_supervisor_in_a_supervisor_stops_no_clock_either(backend:
             heard = await listen(agent)
             assert heard.text == "One moment. At nine."
             assert heard.result.duration == pytest.approx(3)
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_a_filler_decides_no_race(backend: Backend) -> None:
+    """The hedge may still be faster with the answer; it keeps its own filler to itself."""
+    agent = FallbackAgent(
+        [filling(5, "slow"), filling("At nine.")], hedge_after=1, health=HealthRegistry(hedge_budget=1)
+    )
+
+    async def scenario() -> None:
+        async with agent:
+            heard = await listen(agent)
+            assert heard.text == "One moment. At nine."
+            assert heard.result.duration == pytest.approx(1)
+            assert stored(agent) == ["u:Hello?", "a:At nine."]
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_a_preferred_child_comes_back_although_the_other_one_says_its_filler_first(backend: Backend) -> None:
+    first = series([down()], ["first"])
+    health = HealthRegistry(failures=1, first_back_off=1, chance=lambda: 1.0)
+    agent = FallbackAgent([first, filling(1, "spare")], prefer="first", health=health)
+
+    async def scenario() -> None:
+        async with agent:
+            assert (await listen(agent)).text == "One moment. spare"
+            await anyio.sleep(2)
+            # Which of the two begins is the event loop's choice.
+            assert (await listen(agent)).text in {"first", "One moment. first"}
+            assert agent.active_name.startswith("Series")
+
+    run_virtual(backend, scenario)
+
+
+@both
+def test_a_child_that_was_replaced_says_no_filler_any_more(backend: Backend) -> None:
+    async def hook(_agent: Agent, turn: Turn) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(3)
+        turn.write_nowait("never")
+
+    agent = FallbackAgent(
+        [lambda: ScriptedAgent(["never"], on_before_answer=hook), filling("At nine.")], first_chunk_timeout=2
+    )
+
+    async def scenario() -> None:
+        async with agent:
+            assert (await listen(agent)).text == "One moment. At nine."
 
     run_virtual(backend, scenario)
 
