@@ -21,6 +21,7 @@ import operator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from micdrop_agent._log import SafeLog
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ CUT_TO: Final = 0.75
 """Share of the budget that is left filled by a cut: a deep cut now and then keeps the beginning of
 the requests in between the same, where a small cut for each turn would change it each time."""
 
-logger: Final = logging.getLogger("micdrop_agent.budget")
+logger: Final = SafeLog(logging.getLogger("micdrop_agent.budget"))
 
 
 def estimate_tokens(text: str) -> int:

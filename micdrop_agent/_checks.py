@@ -170,7 +170,7 @@ def call_back(agent: Dialogue, callback: Callable[[Any], object], value: Any) ->
     try:
         returned = callback(value)
     except Exception:  # foreign code: the value is still stored and in the result
-        agent.logger.exception("the extract callback raised; the answer goes on")
+        agent._safe_logger.exception("the extract callback raised; the answer goes on")
         return
     if inspect.iscoroutine(returned):
         root = agent._root()
@@ -178,7 +178,7 @@ def call_back(agent: Dialogue, callback: Callable[[Any], object], value: Any) ->
             root._spawn(_awaiting(agent, returned), "micdrop extract callback")
         else:
             returned.close()
-            agent.logger.error("the extract callback is async and needs an open agent to run in")
+            agent._safe_logger.error("the extract callback is async and needs an open agent to run in")
 
 
 def _awaiting(agent: Dialogue, work: Awaitable[object]) -> Callable[[], Awaitable[None]]:
@@ -186,6 +186,6 @@ def _awaiting(agent: Dialogue, work: Awaitable[object]) -> Callable[[], Awaitabl
         try:
             await work
         except Exception:  # foreign code, as above
-            agent.logger.exception("the extract callback raised; the answer goes on")
+            agent._safe_logger.exception("the extract callback raised; the answer goes on")
 
     return run

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from micdrop_agent import _checks
 from micdrop_agent._hub import EventHub
+from micdrop_agent._log import SafeLog
 from micdrop_agent._stream import EventStream
 from micdrop_agent.conversation import Conversation
-from micdrop_agent.errors import MicdropError
+from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
@@ -54,12 +55,13 @@ class Dialogue:
         extract: ExtractJson | ExtractTag | None,
     ) -> None:
         self._logger = logging.getLogger(f"micdrop_agent.{type(self).__name__}")
+        self._safe_logger = SafeLog(self._logger)
         self._system = Message("system", system_prompt)
         self._conversation = Conversation([self._system])
         self._conversation._may_replace = self._check_idle
         self._toolset = ToolSet(tools)
         self._extract = extract
-        self._hub = EventHub(self, self._logger)
+        self._hub = EventHub(self, self._safe_logger)
         self._owner: Agent | None = None
         self._state: _checks.State = "new"
         self._home: _checks.Home | None = None
@@ -104,6 +106,8 @@ class Dialogue:
     def add_tool_message(self, message: ToolCall | ToolResult) -> None:
         """Append a tool call or a tool result that was made outside an answer.
 
+        The result of a call that is running takes the place of what its tool returns later.
+
         Raises:
             TypeError: It is neither.
 
@@ -116,6 +120,9 @@ class Dialogue:
     def _add(self, item: Item) -> None:
         root = self._root()
         root._check_thread("adding a message")
+        if isinstance(item, ToolResult) and root._current is not None:
+            root._hub.emit(*root._current._ledger.add(item))  # right behind its call, which has one result
+            return
         root._hub.emit(MessageAdded(item, root._conversation._append(item)))
 
     def cancel_last_user_message(self) -> None:
@@ -214,7 +221,7 @@ class Dialogue:
             return {}
         extractor: Any = turn._filters[0]
         if extractor.warning:
-            self.logger.warning("%s", extractor.warning)
+            self._safe_logger.warning("%s", extractor.warning)
         if not extractor.found:
             return {}
         turn.facts.extracted = extractor.value
@@ -250,8 +257,11 @@ class Dialogue:
 
     @logger.setter
     def logger(self, logger: logging.Logger) -> None:
+        self._use_logger(logger)
+
+    def _use_logger(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._hub.logger = logger
+        self._safe_logger = self._hub.log = SafeLog(logger)
 
     def _log_trace(self, trace: Sequence[TraceEvent]) -> None:
         """The course of an answer in one line, at DEBUG."""
@@ -261,14 +271,14 @@ class Dialogue:
             for event in trace
         )
         end = trace[-1]
-        self.logger.debug(
+        self._safe_logger.debug(
             "answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at}
         )
 
     def _log_failure(self, error: Exception) -> None:
         ours = isinstance(error, MicdropError)
         extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
-        self.logger.error("the answer failed: %s", error, exc_info=None if ours else error, extra=extra)
+        self._safe_logger.error("the answer failed: %s", words_of(error), exc_info=None if ours else error, extra=extra)
 
     # -- guards
 

@@ -29,6 +29,7 @@ class Facts:
         "ended",
         "ends_call",
         "extracted",
+        "filler",
         "finish_reason",
         "first_chunk_at",
         "requests",
@@ -47,6 +48,8 @@ class Facts:
         self.requests = 0
         self.attempts: list[Attempt] = []
         self.extracted: Any = None
+        self.filler: object = None
+        """The turn whose hook has said something."""
         self.skipped = False
         self.ends_call = False
         self.ended = False

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["heard_length"]
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["heard_length", "heard_since"]
 
 
 def heard_length(heard: int | str | None, received: str) -> int:
     """Number of characters of ``received`` that were heard.
 
     A text need not match to the letter: speech services normalise white space and case, so
-    those are ignored; the count ends where the two texts part.
+    those are ignored. Where that is not enough only letters and digits are compared, however they
+    are encoded, because some services give back words without their marks, or with other quotation
+    marks. The count ends where the two texts part.
 
     Raises:
         TypeError: ``heard`` is neither a number, a text nor ``None``.
@@ -26,18 +34,64 @@ def heard_length(heard: int | str | None, received: str) -> int:
     return min(heard, len(received))
 
 
+def heard_since(start: int, heard: int | str | None, received: str) -> int:
+    """As ``heard_length``, when everything before ``start`` was taken back and said anew.
+
+    A text may be all of it, or only what was said since: the one of which more is found.
+    """
+    whole = heard_length(heard, received)
+    if not start or not isinstance(heard, str):
+        return whole
+    since = heard_length(heard, received[start:])
+    return whole if whole > since else start + since
+
+
 def _loose_prefix(heard: str, received: str) -> int:
     said = [character for character in heard.casefold() if not character.isspace()]
-    matched = 0
-    length = 0
+    length, matched = _matching(said, received, _folded)
+    if matched == len(said):
+        return length
+    words = [letter for character in heard for letter in _letters(character)]
+    length, matched = _matching(words, received, _letters)
+    if matched == len(words):
+        return _with_marks(heard, received, length)
+    # More was heard than was received: then all of it was.
+    return length if any(map(_letters, received[length:])) else len(received)
+
+
+def _matching(said: list[str], received: str, read: Callable[[str], list[str]]) -> tuple[int, int]:
+    """How many characters of ``received`` stand for the beginning of ``said``, and how long that beginning is."""
+    matched = length = 0
     for position, character in enumerate(received):
         if matched == len(said):
             break
-        if character.isspace():
-            continue
-        folded = list(character.casefold())
-        if said[matched : matched + len(folded)] != folded:
+        compared = read(character)
+        if said[matched : matched + len(compared)] != compared:
             break
-        matched += len(folded)
-        length = position + 1
+        if compared:
+            matched += len(compared)
+            length = position + 1
+    return length, matched
+
+
+def _folded(character: str) -> list[str]:
+    return [] if character.isspace() else list(character.casefold())
+
+
+def _letters(character: str) -> list[str]:
+    plain = unicodedata.normalize("NFKD", character).casefold()
+    return [letter for letter in unicodedata.normalize("NFKD", plain) if letter.isalnum()]
+
+
+def _with_marks(heard: str, received: str, length: int) -> int:
+    """``length``, and the marks behind it that ``heard`` ends with, and what belongs to its last letter."""
+    while length < len(received) and unicodedata.category(received[length])[0] == "M":
+        length += 1
+    end = len(heard)
+    while end and not _letters(heard[end - 1]):
+        end -= 1
+    for mark in heard[end:].split():
+        if not received.startswith(mark, length):
+            break
+        length += len(mark)
     return length

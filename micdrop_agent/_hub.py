@@ -21,8 +21,9 @@ from blinker import ANY, Signal
 from micdrop_agent.events import EVENT_TYPES, Event
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable
+
+    from micdrop_agent._log import SafeLog
 
 __all__ = ["EventHub", "Inbox", "signal_of"]
 
@@ -112,12 +113,12 @@ class EventHub:
 
     Args:
         sender: The agent, as the signals' sender.
-        logger: Gets the errors of listeners.
+        log: Gets the errors of listeners.
     """
 
-    def __init__(self, sender: object, logger: logging.Logger) -> None:
+    def __init__(self, sender: object, log: SafeLog) -> None:
         self.sender = sender
-        self.logger = logger
+        self.log = log
         self._listeners: dict[type[Any], dict[object, Callable[[Any], object]]] = {}
         self._inboxes: dict[Inbox, None] = {}
         # A list, read by position: an empty deque is 600 bytes, and there is one for every live call.
@@ -196,11 +197,11 @@ class EventHub:
         try:
             returned = listener(*args, **kw)
         except Exception:  # foreign code: one failing observer must not harm the answer
-            self.logger.exception("a listener of %s raised; it is ignored", type(reported).__name__)
+            self.log.exception("a listener of %s raised; it is ignored", type(reported).__name__)
             return
         if inspect.iscoroutine(returned):
             returned.close()
-            self.logger.error(
+            self.log.error(
                 "a listener of %s returned a coroutine, which nobody runs; use a plain function or agent.events()",
                 type(reported).__name__,
             )

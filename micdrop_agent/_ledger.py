@@ -37,16 +37,14 @@ class Segment:
     """A stretch of text, as offsets into all that the answer wrote.
 
     Attributes:
-        anchor: The last item of the conversation when the first word of it was written.
         aside: Spoken, but no part of the conversation (a filler of the hook, a restarted attempt).
     """
 
-    __slots__ = ("anchor", "aside", "end", "metadata", "start", "stored", "text")
+    __slots__ = ("aside", "end", "metadata", "start", "stored", "text")
 
-    def __init__(self, start: int, anchor: Item | None, *, aside: bool) -> None:
+    def __init__(self, start: int, *, aside: bool) -> None:
         self.start = start
         self.end = start
-        self.anchor = anchor
         self.aside = aside
         self.stored: Message | None = None
         self.text = ""
@@ -78,7 +76,17 @@ class Ledger:
         record_interrupted: Whether the heard part of a cut answer is stored.
     """
 
-    __slots__ = ("calls", "chunks", "conversation", "length", "open", "received", "record_interrupted", "segments")
+    __slots__ = (
+        "calls",
+        "chunks",
+        "conversation",
+        "length",
+        "open",
+        "received",
+        "record_interrupted",
+        "restarted",
+        "segments",
+    )
 
     def __init__(self, conversation: Conversation, *, record_interrupted: bool = True) -> None:
         self.conversation = conversation
@@ -86,6 +94,8 @@ class Ledger:
         self.chunks: list[str] = []
         self.length: int = 0
         self.received: int = 0
+        self.restarted: int = 0
+        """Up to here everything was taken back."""
         self.segments: list[Segment] = []
         self.open: Segment | None = None
         self.calls: list[OpenCall] = []
@@ -96,10 +106,11 @@ class Ledger:
         """``text`` goes to the consumer as the next chunk."""
         segment = self.open
         if segment is None or segment.aside is not aside:
-            anchor = self.conversation[-1] if self.conversation else None
-            segment = Segment(self.length, anchor, aside=aside)
+            segment = Segment(self.length, aside=aside)
             self.segments.append(segment)
-            self.open = segment
+            if self.open is None or not aside:  # a filler ends nothing: it may all have been in vain
+                self.conversation._mark = len(self.conversation)
+                self.open = segment
         self.chunks.append(text)
         self.length += len(text)
         segment.end = self.length
@@ -146,12 +157,21 @@ class Ledger:
         if self.open is not None:
             self.open.aside = True
             self.open = None
+            self.restarted = self.length
 
     def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any]) -> list[Event]:
         if is_blank(text):
             return []
         message = segment.stored = Message("assistant", text, dict(metadata) or None)
         return [MessageAdded(message, self.conversation._append(message))]
+
+    def _marked(self) -> int:
+        """Where the open segment began, but not between a call and its result."""
+        mark = self.conversation._mark
+        pair = self.conversation[max(0, mark - 1) : mark + 1]
+        if len(pair) == 2 and isinstance(pair[0], ToolCall) and isinstance(pair[1], ToolResult):  # noqa: PLR2004
+            return mark + (pair[0].tool_call_id == pair[1].tool_call_id)
+        return mark
 
     # -- items
 
@@ -209,7 +229,7 @@ class Ledger:
                 continue
             if segment is open_segment:
                 events += self._store_cut(segment, upto)
-            elif segment.stored is not None and segment.end > upto and self.record_interrupted:
+            elif segment.stored is not None and segment.end > upto:
                 events += self._shorten(segment, upto)
         return events
 
@@ -228,9 +248,9 @@ class Ledger:
         if is_blank(heard):
             return []
         message = segment.stored = Message("assistant", heard, {**segment.metadata, "interrupted": True})
-        if segment.anchor is None:
-            return [MessageAdded(message, self.conversation._append(message))]
-        return [MessageAdded(message, self.conversation._insert_after(segment.anchor, message))]
+        index = self._marked()
+        self.conversation._insert(index, message)
+        return [MessageAdded(message, index)]
 
     def _shorten(self, segment: Segment, upto: int) -> list[Event]:
         old = segment.stored
@@ -239,7 +259,7 @@ class Ledger:
             return []
         heard = segment.text[: max(0, upto - segment.start)]
         segment.end = max(upto, segment.start)
-        if is_blank(heard):
+        if is_blank(heard) or not self.record_interrupted:
             segment.stored = None
             self.conversation._delete(index)
             return [MessageCorrected(old, None, index)]

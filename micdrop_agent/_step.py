@@ -10,6 +10,7 @@ start as soon as they are complete, while the response may still be arriving.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ import anyio
 
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._response import Response
-from micdrop_agent._toolrun import begin_call, run_call
+from micdrop_agent._toolrun import begin_call, run_call, run_call_apart
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.messages import ToolCall
 from micdrop_agent.providers.protocol import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from micdrop_agent.tools import Tool
     from micdrop_agent.turn import Turn
 
-__all__ = ["Response", "Step"]
+__all__ = ["Response", "Step", "TotalClock"]
 
 CLOSE_TIMEOUT: Final = 0.5
 """Longest in seconds that an answer waits for its response to close."""
@@ -59,6 +60,19 @@ LONGEST_ASKED_WAIT: Final = 2.0
 """A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
 
 
+class TotalClock:
+    """When a whole answer has to be over (``Timeouts.total``); stands while the consumer is waited for.
+
+    Args:
+        ends_at: Time of the loop's clock, infinite for no limit.
+    """
+
+    __slots__ = ("ends_at",)
+
+    def __init__(self, ends_at: float) -> None:
+        self.ends_at = ends_at
+
+
 class Step:
     """One request to the model of ``agent``, with its retries.
 
@@ -66,18 +80,18 @@ class Step:
         agent: Whose provider, options and tools are used.
         turn: Where everything that comes back goes.
         tools: The tools offered.
-        until: Time of the loop's clock at which the whole answer has to be over (``Timeouts.total``).
+        total: The clock of the whole answer, shared by its steps.
         first: Whether this is the first request of the turn.
     """
 
-    __slots__ = ("_clock", "_narration", "_tasks", "agent", "continue_from", "provider", "tools", "turn", "until")
+    __slots__ = ("_clock", "_narration", "_tasks", "agent", "continue_from", "provider", "tools", "total", "turn")
     _clock: anyio.CancelScope
 
-    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], until: float, *, first: bool) -> None:
+    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], total: TotalClock, *, first: bool) -> None:
         self.agent = agent
         self.turn = turn
         self.tools = tools
-        self.until = until
+        self.total = total
         self.continue_from = turn.continue_from if first else None
         self.provider = agent._provider
         self._narration: NarrationFilter | None = None
@@ -104,7 +118,7 @@ class Step:
                 wait = None if response.said else self._wait_before(retries, error)
                 if wait is None:
                     raise
-                self.agent.logger.info("retry %d in %.2f s: %s", retries, wait, error)
+                self.agent._safe_logger.info("retry %d in %.2f s: %s", retries, wait, error)
                 self.turn.facts.note(
                     "retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind
                 )
@@ -132,7 +146,7 @@ class Step:
         return options.wait_before(retry, random.random())  # noqa: S311 - spreads load, no secret
 
     async def _wait(self, seconds: float) -> None:
-        with anyio.CancelScope(deadline=self.until) as limit:
+        with anyio.CancelScope(deadline=self.total.ends_at) as limit:
             await anyio.sleep(seconds)
         if limit.cancelled_caught:
             raise self._took_too_long()
@@ -160,7 +174,7 @@ class Step:
                 failure: ProviderError | None = None
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
-                    tasks.cancel_scope.deadline = self.until  # tools too
+                    tasks.cancel_scope.deadline = self.total.ends_at  # tools too
                     try:
                         await self._timed(request, response)
                     except ProviderError as error:
@@ -204,7 +218,7 @@ class Step:
                     self.agent._request_cut()
         if not self._clock.cancelled_caught:
             return
-        if self._clock.deadline == self.until:
+        if self._clock.deadline == self.total.ends_at:
             raise self._took_too_long()
         if response.finish is None:
             raise ProviderError(
@@ -233,9 +247,18 @@ class Step:
 
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
-        if self.turn.agent.buffer_size is not None:
-            self._clock.deadline = self.until
-        await self.turn.drain()
+        turn, tasks = self.turn, self._tasks
+        if turn.agent.buffer_size is None:
+            await turn.drain()
+            return
+        began = turn.facts.clock()
+        self._clock.deadline = math.inf
+        if tasks is not None:
+            tasks.cancel_scope.deadline = math.inf
+        await turn.drain()
+        self.total.ends_at += turn.facts.clock() - began
+        if tasks is not None:
+            tasks.cancel_scope.deadline = self.total.ends_at
 
     async def _take(self, events: Sequence[ProviderEvent], response: Response) -> bool:
         """Handle what came in one read; whether any of it was useful."""
@@ -259,7 +282,9 @@ class Step:
     def _set_clock(self, seconds: float | None, name: str, response: Response) -> None:
         limit = "" if seconds is None else f"{seconds:g} seconds, "
         response.late = f"{limit}Timeouts: {name}"
-        self._clock.deadline = self.until if seconds is None else min(self.turn.facts.clock() + seconds, self.until)
+        self._clock.deadline = (
+            self.total.ends_at if seconds is None else min(self.turn.facts.clock() + seconds, self.total.ends_at)
+        )
 
     # -- its events
 
@@ -315,10 +340,10 @@ class Step:
         if call is None:
             return
         if self._tasks is not None:
-            self._tasks.start_soon(run_call, self.turn, call, response.outcome)
+            self._tasks.start_soon(run_call_apart, self.turn, call, response.outcome)
             await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
             return
-        self._clock.deadline = self.until  # a tool has its own time-out
+        self._clock.deadline = self.total.ends_at  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)
         self._set_clock(self.agent.timeouts.between_chunks, "between chunks", response)
 

@@ -25,7 +25,7 @@ import attrs
 from micdrop_agent._failover import Switches, partial, why_final
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._rotation import Rotation
-from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError
+from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
 from micdrop_agent.turn import Race
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Supervision:
         try:
             child = agent._built(slot)
         except Exception as error:  # foreign code: a factory that raises is a child that failed
-            agent.logger.exception("factory %d raised", slot.index)
+            agent._safe_logger.exception("factory %d raised", slot.index)
             self._note(slot, error)
             return False
         if not self.live and not self.turn.fenced:
@@ -184,7 +184,7 @@ class Supervision:
     def _hedge_time(self, slot: Slot, now: float) -> float:
         after = self.agent.hedge_after
         seconds = self.health.p95(slot.key) if isinstance(after, str) else after
-        spoken = self.turn.claimed or self.turn.facts.first_chunk_at is not None
+        spoken = self.turn._answer._turn.claimed  # by whichever child, of a supervisor further out too
         return math.inf if seconds is None or spoken or not self.order else now + seconds
 
     async def _attempt(self, attempt: Try) -> None:
@@ -266,6 +266,8 @@ class Supervision:
             self.winner = None
             self.race = Race(self._won)
             self.restart = self.agent.after_partial == "restart" and partial(self.turn) is not None
+            if self.restart:
+                self.turn.facts.filler = None  # it is taken back with the rest
         self._lost(attempt, error)
         if final is None:
             self._go_on()
@@ -290,7 +292,7 @@ class Supervision:
         self.switches.failed(slot, error)
         self.agent._discard(slot)
         bug = not isinstance(error, ProviderError | AllAgentsFailedError)
-        self.agent.logger.warning("%s failed: %s", slot.key, error, exc_info=error if bug else None)
+        self.agent._safe_logger.warning("%s failed: %s", slot.key, words_of(error), exc_info=error if bug else None)
         self.health.failed(slot.key, error)
 
     def _abandon(self, attempt: Try) -> None:
@@ -340,7 +342,8 @@ class Supervision:
         error = AllAgentsFailedError(self.failed)
         error.__cause__ = self.failed[-1].error
         # Within another supervisor it is not over yet: the next child may still answer.
-        if agent.give_up_text and self.turn._parent is None and not self.turn.ledger.length and self.turn.claim():
+        heard = any(not segment.aside for segment in self.turn.ledger.segments)  # more than a filler
+        if agent.give_up_text and self.turn._parent is None and not heard and self.turn.claim():
             self.turn.write_nowait(agent.give_up_text)
             self.turn.commit()
         self.error, self.done = error, True

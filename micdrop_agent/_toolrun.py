@@ -10,6 +10,7 @@ and by invariant 6.
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import attrs
 from micdrop_agent._checks import cancelled_from_outside
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._ledger import CANCELLED_OUTPUT
-from micdrop_agent.errors import ToolInputError
+from micdrop_agent.errors import ToolInputError, words_of
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from micdrop_agent.tools import BoundCall, Tool
     from micdrop_agent.turn import Turn
 
-__all__ = ["ToolsOutcome", "begin_call", "run_call", "run_calls"]
+__all__ = ["ToolsOutcome", "begin_call", "run_call", "run_call_apart", "run_calls"]
 
 
 @attrs.define
@@ -64,7 +65,7 @@ async def run_calls(turn: Turn, calls: Sequence[ToolCall], *, parallel: bool) ->
             for item in calls:
                 call = begin_call(turn, item)
                 if call is not None:
-                    tasks.start_soon(run_call, turn, call, outcome)
+                    tasks.start_soon(run_call_apart, turn, call, outcome)
                     await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
     return outcome
 
@@ -84,13 +85,21 @@ def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
     return None if turn.fenced else call
 
 
-async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
+async def run_call_apart(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
+    """As ``run_call``, in a task of its own: who cancels that task natively has cancelled this tool only.
+
+    Let through, it would end the tools beside it as well, without a word and without their results.
+    """
+    await run_call(turn, call, outcome, apart=True)
+
+
+async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: bool = False) -> None:
     """Run the tool of ``call`` and store its result; drops it when the turn is fenced by then."""
     if turn.fenced:
         return
     name = call.item.tool_name
     turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id, agent=turn.label)
-    run = _Run(turn, call, next((tool for tool in turn.tools if tool.name == name), None))
+    run = _Run(turn, call, next((tool for tool in turn.tools if tool.name == name), None), apart=apart)
     try:
         await run.execute()
     finally:
@@ -105,10 +114,11 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
 class _Run:
     """One execution of one tool."""
 
-    def __init__(self, turn: Turn, call: OpenCall, tool: Tool | None) -> None:
+    def __init__(self, turn: Turn, call: OpenCall, tool: Tool | None, *, apart: bool) -> None:
         self.turn = turn
         self.call = call
         self.tool = tool
+        self.apart = apart
         self.bound: BoundCall | None = None
         self.value: Any = None
         self.output: str | None = None
@@ -129,12 +139,15 @@ class _Run:
         except TimeoutError as error:
             self._fail(str(error) or "the tool timed out")
         except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is ours
-            if cancelled_from_outside():
+            if not cancelled_from_outside():
+                self._fail("something that the tool waited for was cancelled")
+            elif self.apart and anyio.current_effective_deadline() > -math.inf:
+                self._fail("cancelled")
+            else:
                 raise
-            self._fail("something that the tool waited for was cancelled")
         except Exception as error:  # foreign code: the model is told, the answer goes on
-            self.turn.agent.logger.warning("tool %s raised", item.tool_name, exc_info=True)
-            self._fail(str(error) or type(error).__name__)
+            self.turn.agent._safe_logger.warning("tool %s raised", item.tool_name, exc_info=True)
+            self._fail(words_of(error))
 
     def _fail(self, text: str) -> None:
         self.failed = True
@@ -156,10 +169,9 @@ class _Run:
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         agent = self.turn.agent
         if tool.thread:
-            # In a list, because Trio refuses a function in a thread that returns a coroutine.
-            (value,) = await anyio.to_thread.run_sync(
-                lambda: [bound.invoke(agent)], abandon_on_cancel=tool.on_cancel == "cancel"
-            )
+            # In a list, because Trio refuses a function in a thread that returns a coroutine. Abandoned by its
+            # time-out too: what is to be finished is shielded from everything else.
+            (value,) = await anyio.to_thread.run_sync(lambda: [bound.invoke(agent)], abandon_on_cancel=True)
             return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:
@@ -180,7 +192,7 @@ class _Run:
             if call.deferred:
                 turn._emit(turn.ledger.close_call(call, output))
             else:
-                turn.agent.logger.info(
+                turn.agent._safe_logger.info(
                     "the result of tool %s came after its answer was cancelled; it is dropped",
                     call.item.tool_name,
                 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent._timeline import Bar, timeline
 from micdrop_agent._trace_style import STYLE
+from micdrop_agent.errors import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +88,7 @@ def _answer(number: int, result: AnswerResult, prompt: str | None) -> str:
     said = "" if prompt is None else f"<p class=caller><b>Caller</b><span>{_safe(prompt)}</span></p>"
     text = _safe(result.text) if result.text else "<i>nothing was said</i>"
     error = (
-        "" if result.error is None else f"<p class=error><b>Error</b><span>{_safe(_words_of(result.error))}</span></p>"
+        "" if result.error is None else f"<p class=error><b>Error</b><span>{_safe(words_of(result.error))}</span></p>"
     )
     return (
         f'<section class="{result.status}" id="answer-{number}">\n'
@@ -256,10 +257,6 @@ def _time(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"  # noqa: PLR2004
     return f"{seconds:.4g} s"
-
-
-def _words_of(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _safe(text: object) -> str:

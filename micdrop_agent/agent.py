@@ -13,6 +13,7 @@ Source: Micdrop page "Agent (LLM)"; where we differ on purpose is in docs/from-m
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from micdrop_agent import _checks
 from micdrop_agent._dialogue import Dialogue
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent.answer import Answer
-from micdrop_agent.errors import MicdropError
+from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
     Event,
 )
@@ -168,7 +169,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             try:
                 with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                     await self.aclose()
-                    await self._stop_resources()
+                    await self._let_go()
             finally:
                 if self._kept is not None:
                     await self._kept._finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
@@ -177,13 +178,17 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         """Cancel the live answer, forget the listeners, and let nothing start any more.
 
         Waits (at most 5 s) until what was running has ended. Idempotent; legal from any task,
-        also from a tool. The conversation stays readable.
+        also from a tool, which is not waited for then. The conversation stays readable.
 
         Source: Micdrop page "Agent (LLM)", ``destroy()``.
         """
         self._check_thread("aclose()")
+        live = self._current
+        by_tool = live is not None and any(call.on_stack for call in live._ledger.calls)
         self._close()
-        if self._alive:
+        if by_tool:
+            await anyio.lowlevel.checkpoint()
+        elif self._alive:
             if self._all_done is None:
                 self._all_done = anyio.Event()
             with anyio.move_on_after(CLOSE_TIMEOUT):
@@ -192,7 +197,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     def _close(self) -> None:
         """The synchronous part of closing: nothing of this agent has an effect afterwards."""
         self._state = "closing" if self._state == "open" else "closed"
-        self.logger.debug("closed")
+        self._safe_logger.debug("closed")
         if self._current is not None:
             self._current._closing()
         for scope in tuple(self._background):
@@ -202,6 +207,13 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     @property
     def _closed(self) -> bool:
         return self._state == "closed"
+
+    async def _let_go(self) -> None:
+        """Close resources; one that cannot be closed is no reason to lose the error that ended the block."""
+        try:
+            await self._stop_resources()
+        except Exception:  # foreign code: a provider or a client of the application's own
+            self._safe_logger.exception("the resources of the agent could not be closed")
 
     async def _start(self) -> None:
         """Open resources, in the agent's task group. For subclasses of the library."""
@@ -229,7 +241,13 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             with scope:
                 await work()
         except Exception:  # background work serves later answers; it must not end this one
-            self.logger.exception("background work of the agent failed")
+            self._safe_logger.exception("background work of the agent failed")
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is not this task's alone
+            # Only on asyncio: the task, or what it waited for, was cancelled natively. Let through, the task
+            # group would take that for its own cancellation and end the agent's block without a word.
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            self._safe_logger.warning("background work of the agent was cancelled", exc_info=True)
         finally:
             self._background.discard(scope)
             self._task_ended()
@@ -336,9 +354,10 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         """Hook, generation, and the commit of what was written; as root or as a child."""
         turn._filters = self._text_filters()
         if turn.continue_from is not None:
-            from micdrop_agent._text import SeamFilter
+            from micdrop_agent._text import LeadInFilter, SeamFilter
 
-            turn._filters += (SeamFilter(turn.continue_from, exact=self._continues_exactly),)
+            exact, said = self._continues_exactly, turn.continue_from
+            turn._filters += (SeamFilter(said, exact=True) if exact else LeadInFilter(said),)
         if self._before is not None and await self._skipped_by_hook(turn):
             return
         generating: object = self.generate_answer(turn)
@@ -363,7 +382,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             if inspect.isawaitable(verdict):
                 verdict = await verdict
         except Exception as error:  # foreign code: the hook fails this answer, and says so
-            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {error}") from error
+            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
         finally:
             turn._aside = False
         if turn.fenced:

@@ -22,9 +22,9 @@ from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._checks import cancel_soon, cancelled_from_outside
 from micdrop_agent._facts import Ending
-from micdrop_agent._heard import heard_length
+from micdrop_agent._heard import heard_since
 from micdrop_agent._pipe import Pipe
-from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError
+from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, words_of
 from micdrop_agent.events import (
     AnswerFailed,
     AnswerFinished,
@@ -222,7 +222,9 @@ class Answer(ObjectReceiveStream[str]):
         pipe, ledger = self._pipe, self._ledger
         if pipe.cut and heard is None:
             return  # as a reader's clean-up does, after a barge-in
-        upto = ledger.received if heard is None else heard_length(heard, ledger.text[: ledger.received])
+        upto = ledger.received
+        if heard is not None:
+            upto = heard_since(ledger.restarted, heard, ledger.text[:upto])
         running = self._status == "running"
         self._turn.fence()
         if self._linger is not None:
@@ -252,7 +254,7 @@ class Answer(ObjectReceiveStream[str]):
             if error is not None:
                 # A barge-in cuts the connection: what a read says of that is no news.
                 level = logging.DEBUG if isinstance(error, ProviderError) else logging.WARNING
-                self._agent.logger.log(level, "the answer had ended when its task raised", exc_info=error)
+                self._agent._safe_logger.log(level, "the answer had ended when its task raised", exc_info=error)
             return
         turn, ledger = self._turn, self._ledger
         events: list[Event] = []
@@ -282,7 +284,7 @@ class Answer(ObjectReceiveStream[str]):
         if error is None:
             facts.note("end", status=status)
         else:
-            facts.note("end", status=status, error=str(error))
+            facts.note("end", status=status, error=words_of(error))
         ending = self._ending = Ending(facts, status, text, error)
         if agent._logger.isEnabledFor(logging.DEBUG):
             agent._log_trace(ending.result.trace)

@@ -13,7 +13,7 @@ from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "Headed"]
 
 
 class Conversation(Sequence[Item]):
@@ -30,6 +30,8 @@ class Conversation(Sequence[Item]):
         self._may_replace: Callable[[], None] | None = None
         self._journal: Callable[[int, int, tuple[Item, ...]], None] | None = None
         """Told of every change, in order: at which place, how many items went, which came."""
+        self._mark = 0
+        """Where the words that are being spoken belong if they are cut off; moves with what is before it."""
         self.version: int = 0
         """Counts the changes; lets a provider keep what it made of an unchanged history."""
 
@@ -90,6 +92,7 @@ class Conversation(Sequence[Item]):
     # What follows is for the owner, the agent's own machinery.
 
     def _insert(self, index: int, item: Item) -> None:
+        self._mark += index < self._mark
         self._items.insert(index, item)
         self._changed(index, 0, item)
 
@@ -99,29 +102,12 @@ class Conversation(Sequence[Item]):
         self._changed(index, 0, item)
         return index
 
-    def _insert_after(self, anchor: Item, item: Item) -> int:
-        """Put ``item`` behind ``anchor``, but never between a call and its result; at the end without it."""
-        items = self._items
-        index = len(items)
-        for at in range(index - 1, -1, -1):
-            if items[at] is anchor:
-                after = items[at + 1] if at + 1 < index else None
-                paired = (
-                    isinstance(anchor, ToolCall)
-                    and isinstance(after, ToolResult)
-                    and after.tool_call_id == anchor.tool_call_id
-                )
-                index = at + 2 if paired else at + 1
-                break
-        items.insert(index, item)
-        self._changed(index, 0, item)
-        return index
-
     def _put(self, index: int, item: Item) -> None:
         self._items[index] = item
         self._changed(index, 1, item)
 
     def _delete(self, index: int) -> None:
+        self._mark -= index < self._mark
         del self._items[index]
         self._changed(index, 1)
 
@@ -129,3 +115,29 @@ class Conversation(Sequence[Item]):
         self.version += 1
         if self._journal is not None:
             self._journal(index, gone, come)
+
+
+class Headed(Conversation):
+    """A conversation as a child of a ``FallbackAgent`` reads it: live, under its own system prompt.
+
+    The prompt in the conversation itself is that of the child that answered last. It is exchanged when another
+    one has its first effect, and that one must know its own prompt before.
+    """
+
+    def __init__(self, conversation: Conversation, head: Message) -> None:
+        self._whole = conversation
+        self._head = head
+
+    @property
+    def _items(self) -> list[Item]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        items = self._whole._items
+        return [self._head, *items[1:]] if items and items[0].role == "system" else items
+
+    @property
+    def version(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """As that of the whole conversation."""
+        return self._whole.version
+
+    def replace(self, items: Iterable[Item]) -> None:
+        """As that of the whole conversation."""
+        self._whole.replace(items)

@@ -50,6 +50,14 @@ RETRYABLE_KINDS: Final[frozenset[str]] = frozenset({"overloaded", "server", "con
 """Kinds for which the same request may work a moment later (docs: errors)."""
 
 
+def words_of(error: BaseException) -> str:
+    """The text of ``error``, or its type: foreign errors have none, or fail when they are asked for it."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001 - foreign code: the error itself is what counts
+        return type(error).__name__
+
+
 class MicdropError(Exception):
     """Base of every error that this library raises on purpose."""
 
@@ -126,7 +134,7 @@ class AllAgentsFailedError(MicdropError):
     """
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
-        causes = "; ".join(f"{attempt.agent}: {attempt.error}" for attempt in attempts)
+        causes = "; ".join(f"{attempt.agent}: {words_of(attempt.error)}" for attempt in attempts)
         super().__init__(f"all {len(attempts)} agents failed ({causes})")
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
 

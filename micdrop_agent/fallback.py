@@ -197,7 +197,7 @@ class FallbackAgent(Agent):
             try:
                 self._built(slot)
             except Exception:
-                self.logger.debug("factory %d raised", slot.index, exc_info=True)
+                self._safe_logger.debug("factory %d raised", slot.index, exc_info=True)
 
     def _name_of(self, slot: Slot, child: Agent) -> str:
         if self._names is not None:
@@ -224,8 +224,8 @@ class FallbackAgent(Agent):
         try:
             await child.aclose()
         except Exception:  # foreign code: a subclass may close what it opened in there
-            self.logger.exception("aclose() of a child raised")
-        await child._stop_resources()
+            self._safe_logger.exception("aclose() of a child raised")
+        await child._let_go()
 
     def _take_over(self, slot: Slot) -> None:
         """``slot`` has won: it is the active child, under its own system prompt."""
@@ -259,7 +259,7 @@ class FallbackAgent(Agent):
                 child = self._built(slot)
                 await child._start()
             except Exception:  # foreign code: told again, as a failure, when the child is needed
-                self.logger.exception("child %d could not be made ready", slot.index)
+                self._safe_logger.exception("child %d could not be made ready", slot.index)
                 self._discard(slot)
                 continue
             slot.started = True
@@ -267,10 +267,12 @@ class FallbackAgent(Agent):
             self._spawn(child.prewarm, f"micdrop prewarm {slot.key}")
 
     async def _stop_resources(self) -> None:
-        for slot in self._slots:
-            child, slot.agent = slot.agent, None
-            if child is not None:
-                await self._close_child(child)
+        # Side by side: the time for all of them is limited, and one that hangs must not use it up.
+        async with anyio.create_task_group() as tasks:
+            for slot in self._slots:
+                child, slot.agent = slot.agent, None
+                if child is not None:
+                    tasks.start_soon(self._close_child, child)
 
     async def prewarm(self) -> None:
         """Have a connection of the active child ready."""
@@ -286,7 +288,7 @@ class FallbackAgent(Agent):
     @logger.setter
     def logger(self, logger: logging.Logger) -> None:
         self._logger_given = True
-        self._logger = self._hub.logger = logger
+        self._use_logger(logger)
         for slot in self._slots:
             if slot.agent is not None:
                 slot.agent.logger = logger

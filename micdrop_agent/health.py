@@ -10,6 +10,7 @@ provider spares all others the wait. No request is ever sent only to find out.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import random
@@ -21,6 +22,7 @@ import anyio
 import attrs
 from anyio import NoEventLoopError
 
+from micdrop_agent._log import SafeLog
 from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 from micdrop_agent.options import check_count, check_seconds
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildHealth", "HealthChanged", "HealthRegistry", "HealthState"]
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: Final = SafeLog(logging.getLogger(__name__))
 
 HealthState: TypeAlias = Literal["closed", "open", "half_open"]
 
@@ -263,6 +265,10 @@ class HealthRegistry:
         """Call ``listener`` whenever a child goes out or comes back; returns what removes it."""
         if not callable(listener):
             raise TypeError(f"a listener is a function of one HealthChanged, not {listener!r}")
+        if inspect.iscoroutinefunction(listener):
+            raise TypeError(
+                f"a listener must be a plain function: {listener!r} is a coroutine function and would never run"
+            )
         token = object()
         self._listeners[token] = listener
 

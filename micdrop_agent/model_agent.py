@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import anyio
 
 from micdrop_agent._budget import TokenBudget, check_counter
-from micdrop_agent._step import Step
+from micdrop_agent._step import Step, TotalClock
 from micdrop_agent.agent import Agent
 from micdrop_agent.errors import MaxStepsError, ProviderError
 from micdrop_agent.messages import is_blank
@@ -135,7 +135,7 @@ class ModelAgent(Agent):
         try:
             await self._provider.prewarm()
         except ProviderError as error:
-            self.logger.debug("no spare connection: %s", error)
+            self._safe_logger.debug("no spare connection: %s", error)
 
     def _request_cut(self) -> None:
         """A barge-in cost the connection: have another one before the next answer needs it."""
@@ -163,18 +163,18 @@ class ModelAgent(Agent):
             MaxStepsError: The model asked for tools to the end and said nothing.
         """
         total = self.timeouts.total
-        await self._loop(turn, math.inf if total is None else turn.facts.clock() + total)
+        await self._loop(turn, TotalClock(math.inf if total is None else turn.facts.clock() + total))
 
-    async def _loop(self, turn: Turn, until: float) -> None:
+    async def _loop(self, turn: Turn, total: TotalClock) -> None:
         empties = 0
         called = 0  # requests that ended in calls; an empty one is sent again as it was
         while True:
             tools = turn.tools if called < self.max_steps else ()
-            response = await Step(self, turn, tools, until, first=not called).run()
+            response = await Step(self, turn, tools, total, first=not called).run()
             if response.outcome.skip:
                 return
             if response.outcome.end_call:
-                await self._farewell(turn, until)
+                await self._farewell(turn, total)
                 return
             if response.outcome.plain:
                 called += 1
@@ -198,20 +198,20 @@ class ModelAgent(Agent):
             )
         return empties + 1
 
-    async def _farewell(self, turn: Turn, until: float) -> None:
+    async def _farewell(self, turn: Turn, total: TotalClock) -> None:
         """A call should not end in silence: one request without tools, if nothing was said."""
         if not is_blank(turn.ledger.text):
             return
         try:
-            await Step(self, turn, (), until, first=False).run()
+            await Step(self, turn, (), total, first=False).run()
         except ProviderError as error:
             if not turn.fenced:
                 turn._emit(turn.ledger.interrupt(turn.ledger.length))
-            self.logger.warning("no farewell before the end of the call: %s", error)
+            self._safe_logger.warning("no farewell before the end of the call: %s", error)
 
     def _items(self, turn: Turn) -> Sequence[Item]:
         """The conversation as this agent sends it: under its own system prompt, within its budget."""
-        items: Sequence[Item] = turn.conversation
+        items: Sequence[Item] = turn.ledger.conversation
         if self._owner is not None:
             rest = items[1:] if len(items) and items[0].role == "system" else items
             items = [self._system, *rest]

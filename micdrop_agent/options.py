@@ -151,7 +151,7 @@ class Timeouts:
     """Seconds between two useful outputs."""
 
     total: float | None = attrs.field(default=60.0, validator=_limit)
-    """Seconds for a whole answer: all its steps, tools and retries."""
+    """Seconds for a whole answer: all its steps, tools and retries, but not the waits for a slow consumer."""
 
 
 @attrs.frozen(kw_only=True)

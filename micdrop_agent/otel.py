@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent._otel_names import TOKENS, error_type, first_chunk_of, request_attributes, token_attributes
 from micdrop_agent._timeline import timeline
-from micdrop_agent.errors import MicdropError
+from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import AnswerFinished
 from micdrop_agent.options import check_flag
 
@@ -180,7 +180,7 @@ class _Spans:
             f"invoke_agent {name}", parent, SpanKind.INTERNAL, attributes, start_time=self.at(0.0)
         )
         if result.error is not None:
-            span.set_status(Status(StatusCode.ERROR, str(result.error)))
+            span.set_status(Status(StatusCode.ERROR, words_of(result.error)))
         for mark in lines.marks:
             if mark.kind != "end":
                 facts = {f"micdrop.{key}": value for key, value in mark.facts.items() if value is not None}

@@ -20,6 +20,7 @@ import anyio
 from micdrop_agent._facts import Facts
 from micdrop_agent._ledger import Ledger
 from micdrop_agent._toolrun import run_calls
+from micdrop_agent.conversation import Headed
 from micdrop_agent.events import (
     EVENT_TYPES,
     AnswerSkipped,
@@ -31,7 +32,7 @@ from micdrop_agent.options import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from micdrop_agent._text import SeamFilter, TextFilter
+    from micdrop_agent._text import LeadInFilter, SeamFilter, TextFilter
     from micdrop_agent._toolrun import ToolsOutcome
     from micdrop_agent.agent import Agent
     from micdrop_agent.answer import Answer
@@ -136,7 +137,7 @@ class Turn:
 
     @property
     def claimed(self) -> bool:
-        """Whether this turn has had a visible effect."""
+        """Whether this turn has had a visible effect, a filler of its hook aside."""
         return self._claimed
 
     def fence(self) -> None:
@@ -155,12 +156,9 @@ class Turn:
             return False  # its author kept the turn: an answer that has ended stays as it is
         if self._claimed:
             return not self._fenced
+        if not self._alive():
+            return False
         turn: Turn | None = self
-        while turn is not None:
-            if turn._fenced or turn._scope.cancel_called:
-                return False
-            turn = turn._parent
-        turn = self
         won: list[Race] = []
         while turn is not None and not turn._claimed:
             turn._claimed = True
@@ -173,6 +171,15 @@ class Turn:
             race.tell()
         return not self._fenced
 
+    def _alive(self) -> bool:
+        """Whether no turn from here to the root was fenced or its scope cancelled."""
+        turn: Turn | None = self
+        while turn is not None:
+            if turn._fenced or turn._scope.cancel_called:
+                return False
+            turn = turn._parent
+        return True
+
     def child(self, responder: Agent, race: Race, scope: anyio.CancelScope) -> Turn:
         """An attempt of ``responder`` at this turn, as a rival of the others in ``race``."""
         return Turn(self._answer, responder, prompt=self.prompt, scope=scope, parent=self, race=race)
@@ -181,8 +188,10 @@ class Turn:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation, to read. It changes through this turn and through ``agent``."""
-        return self.ledger.conversation
+        """The conversation, to read, under the responder's own system prompt. It changes through this turn and ``agent``."""
+        if self._parent is None or self._claimed:
+            return self.ledger.conversation
+        return Headed(self.ledger.conversation, self.responder._system_message())
 
     async def write(self, text: str) -> None:
         """Hand ``text`` to the consumer as the next chunk and let it run.
@@ -200,10 +209,8 @@ class Turn:
         """As ``write``, without a checkpoint: for several chunks that arrived together."""
         if type(text) is not str:
             check_text("a chunk", text)
-        if self._fenced or not text or not self.claim():
+        if self._fenced or not text or not (self._fills() if self._aside else self.claim()):
             return
-        if self._aside and self.continue_from is not None:
-            return  # a filler would fall into the middle of the sentence that is continued
         if self.facts.ended:
             raise RuntimeError("this answer's stream was ended with turn.end(); nothing follows it")
         if not self._aside:
@@ -293,9 +300,9 @@ class Turn:
         """Take out the user message that this answer was started for, and no other."""
         if not self.claim():
             return
-        index = None if self.prompt is None else self.conversation.index_of(self.prompt)
+        index = None if self.prompt is None else self.ledger.conversation.index_of(self.prompt)
         if index is not None:
-            self.conversation._delete(index)
+            self.ledger.conversation._delete(index)
         self.facts.skipped = True
         gone = None if index is None else self.prompt
         self._answer._agent._hub.emit(UserMessageCancelled(gone, index))
@@ -307,6 +314,19 @@ class Turn:
             self._answer._pipe.end()
 
     # -- for the library's own agents
+
+    def _fills(self) -> bool:
+        """Whether the hook may say something now; it is no output, so it claims nothing.
+
+        Not behind the filler of another child, and not within the sentence that is continued.
+        """
+        filler = self.facts.filler
+        if self.continue_from is not None or (filler is not None and filler is not self):
+            return False
+        if self._answer._status != "running" or not self._alive():
+            return False
+        self.facts.filler = self
+        return True
 
     def _say(self, text: str) -> None:
         if not text:
@@ -341,12 +361,12 @@ class Turn:
         """Whether a seam is still looked for in what this turn writes itself."""
         return any(seam._open for seam in self._seams()) and not self._fenced and not self._children
 
-    def _seams(self) -> list[SeamFilter]:
+    def _seams(self) -> list[SeamFilter | LeadInFilter]:
         if not self._filters:
             return []
-        from micdrop_agent._text import SeamFilter
+        from micdrop_agent._text import LeadInFilter, SeamFilter
 
-        return [text_filter for text_filter in self._filters if isinstance(text_filter, SeamFilter)]
+        return [text_filter for text_filter in self._filters if isinstance(text_filter, SeamFilter | LeadInFilter)]
 
     def _speaker(self) -> Turn:
         """The turn that wrote what was written last: this one, or the winner within it."""

@@ -261,3 +261,27 @@ def test_without_record_interrupted_a_cut_answer_leaves_nothing(backend: Backend
             assert said(agent) == []
 
     run_virtual(backend, main)
+
+
+@pytest.mark.parametrize("heard", [None, 5])
+def test_without_record_interrupted_nothing_is_left_either_when_the_model_was_done_before_the_cut(
+    backend: Backend, heard: int | None
+) -> None:
+    """The usual case: a model writes faster than anybody speaks, so the message was stored already."""
+
+    async def main() -> None:
+        async with ScriptedAgent(["We open ", "at nine."], record_interrupted=False) as agent:
+            events = log_of(agent)
+            answer = agent.answer()
+            assert await answer.receive() == "We open "
+            await anyio.sleep(1)
+            assert said(agent) == [("assistant", "We open at nine.")]
+            agent.cancel(heard=heard)
+            assert said(agent) == []
+            assert replayed(events) == []
+            # What was heard to its end stays.
+            assert [chunk async for chunk in agent.answer()] == ["We open ", "at nine."]
+            agent.cancel()
+            assert said(agent) == [("assistant", "We open at nine.")]
+
+    run_virtual(backend, main)

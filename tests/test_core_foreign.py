@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from micdrop_agent import (
     Agent,
+    AllAgentsFailedError,
     ExtractTag,
+    FallbackAgent,
     MicdropError,
+    render_trace,
 )
+from micdrop_agent._log import SafeLog
 from micdrop_agent.events import AnswerFailed, AnswerFinished, Event, MessageAdded
-from micdrop_agent.testing import BACKENDS, Call, ScriptedAgent, run_virtual
+from micdrop_agent.testing import BACKENDS, HANG, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import Tool
 
 if TYPE_CHECKING:
@@ -102,3 +107,116 @@ def test_what_a_hook_may_return(backend: Backend, verdict: Any) -> None:
             assert agent.asked == (1 if verdict in (None, False) else 0)
 
     run_virtual(backend, main)
+
+
+# -- errors that have no text
+
+
+class WordlessError(Exception):
+    """As exception classes that return a detail of their own: ``str()`` of it fails."""
+
+    def __str__(self) -> str:
+        return self.args[0]  # type: ignore[no-any-return]
+
+
+WORDLESS = WordlessError({"detail": 1})
+
+
+@backends
+def test_an_error_without_a_text_fails_its_answer_and_nothing_else(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with ScriptedAgent(["a", WORDLESS], ["b"]) as agent:
+            answer = agent.answer()
+            with pytest.raises(WordlessError):
+                await anext(chunk async for chunk in answer if chunk == "b")
+            assert answer.result.status == "failed"
+            assert [chunk async for chunk in agent.answer()] == ["b"]
+
+    run_virtual(backend, main)
+    assert "the answer failed: WordlessError" in caplog.text
+
+
+@backends
+def test_an_error_without_a_text_in_a_hook_a_tool_or_a_child(backend: Backend) -> None:
+    def fails() -> None:
+        raise WORDLESS
+
+    def hook(_agent: Agent, _turn: Turn) -> None:
+        raise WORDLESS
+
+    async def main() -> None:
+        made = Tool.from_schema("fails", "", {"type": "object", "properties": {}}, lambda _arguments: fails())
+        async with ScriptedAgent([Call("fails"), "a"], tools=[made]) as agent:
+            assert [chunk async for chunk in agent.answer()] == ["a"]
+            assert said(agent)[1] == ("tool_result", '{"error":"WordlessError"}')
+        async with ScriptedAgent(["a"], on_before_answer=hook) as agent:
+            with pytest.raises(MicdropError, match="WordlessError: WordlessError"):
+                await agent.answer().receive()
+        async with FallbackAgent([lambda: ScriptedAgent([WORDLESS])] * 2) as supervisor:
+            with pytest.raises(AllAgentsFailedError, match="WordlessError"):
+                await supervisor.answer().receive()
+            assert "WordlessError" in render_trace([await supervisor.answer().wait()])
+
+    run_virtual(backend, main)
+
+
+# -- a log that cannot be written
+
+
+class FullDisk(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise OSError("no space left on device")
+
+
+@backends
+@pytest.mark.parametrize(
+    ("script", "status"), [(["a"], "completed"), (["a", ValueError("x")], "failed"), (["a", HANG], "cancelled")]
+)
+def test_a_log_that_cannot_be_written_changes_nothing(
+    backend: Backend, script: list[Any], status: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("test.full_disk")
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(FullDisk())
+
+    async def main() -> None:
+        made = Tool.from_schema("fails", "", {"type": "object", "properties": {}}, lambda arguments: arguments["x"])
+        async with ScriptedAgent([Call("fails"), *script], tools=[made], raise_on_failure=False) as agent:
+            agent.logger = logger
+            assert agent.logger is logger
+            events: list[Event] = []
+            agent.on(MessageAdded, lambda _event: 1 / 0)
+            agent.on(MessageAdded, events.append)
+            agent.on(AnswerFinished, events.append)
+            answer = agent.answer()
+            assert await answer.receive() == "a"
+            await anyio.sleep(1)
+            agent.cancel()
+            assert answer.status == status
+            assert [item[0] for item in said(agent)] == ["tool_call", "tool_result", "assistant"]
+            assert len(events) == 4
+
+    run_virtual(backend, main)
+    assert "no space left on device" in capsys.readouterr().err
+
+
+@backends
+def test_a_log_that_cannot_be_written_keeps_no_child_from_answering(backend: Backend) -> None:
+    logger = logging.getLogger("test.full_disk")
+
+    async def main() -> None:
+        async with FallbackAgent([lambda: ScriptedAgent([WORDLESS]), lambda: ScriptedAgent(["b"])]) as agent:
+            agent.logger = logger
+            assert [chunk async for chunk in agent.answer()] == ["b"]
+
+    run_virtual(backend, main)
+
+
+def test_the_line_of_a_log_record_is_the_one_that_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log = SafeLog(logging.getLogger("test.where"))
+    log.warning("here", extra={"call_id": "1"})
+    (record,) = caplog.records
+    assert (record.funcName, record.call_id) == ("test_the_line_of_a_log_record_is_the_one_that_logged", "1")  # type: ignore[attr-defined]

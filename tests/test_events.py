@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from micdrop_agent import Message, signal_of
 from micdrop_agent._hub import EventHub
+from micdrop_agent._log import SafeLog
 from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
@@ -28,7 +29,7 @@ def added(number: int) -> MessageAdded:
 
 
 def make_hub() -> EventHub:
-    return EventHub(object(), LOGGER)
+    return EventHub(object(), SafeLog(LOGGER))
 
 
 # -- listeners

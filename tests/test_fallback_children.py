@@ -303,6 +303,29 @@ def test_a_child_whose_aclose_raises_does_not_keep_the_others_open(backend: Back
 
 
 @both
+@pytest.mark.parametrize("how", ["raises", "hangs"])
+def test_a_child_whose_resources_cannot_be_closed_does_not_keep_the_others_open(backend: Backend, how: str) -> None:
+    log: list[str] = []
+
+    class Stubborn(Resourceful):
+        async def _stop_resources(self) -> None:
+            if how == "hangs":
+                await anyio.sleep_forever()
+            raise OSError("cannot close")
+
+    cast = Cast(lambda: Stubborn(log, ["a"]), lambda: Resourceful(log, ["b"]), lambda: Resourceful(log, ["c"]))
+
+    async def scenario() -> None:
+        async with cast.agent(prebuild=True) as agent:
+            assert (await listen(agent)).text == "a"
+            raise LookupError("of the host")
+
+    with pytest.raises(LookupError, match="of the host"):
+        run_virtual(backend, scenario)
+    assert log.count("stop") == 2
+
+
+@both
 def test_an_old_attempt_that_is_still_starting_does_not_count_as_the_start_of_the_new_child(backend: Backend) -> None:
     log: list[str] = []
 

@@ -331,6 +331,11 @@ def test_a_listener_must_be_callable() -> None:
     with pytest.raises(TypeError, match="function"):
         HealthRegistry().on_change("no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
+    async def never(_change: object) -> None: ...
+
+    with pytest.raises(TypeError, match="would never run"):
+        HealthRegistry().on_change(never)
+
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_default_clock_is_that_of_the_event_loop(backend: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._heard import heard_length
+from micdrop_agent._heard import _letters, heard_length, heard_since
 
 TEXTS = st.text(alphabet=st.sampled_from("abAB ßẞİi\u0131ﬁ é\n\t,.😀字\u0301"), max_size=30)
 
@@ -32,6 +33,26 @@ TEXTS = st.text(alphabet=st.sampled_from("abAB ßẞİi\u0131ﬁ é\n\t,.😀字
         ("grüsse aus der strasse", "Grüße aus der Straße!", "Grüße aus der Straße"),
         ("gros", "Groß und klein", "Gro"),
         ("x", "", ""),
+        # Marks that are missing, added or others.
+        ("We open at nine", "We open, at nine. And", "We open, at nine"),
+        ("We open, at nine!", "We open at nine. And", "We open at nine"),
+        ("hello world!", "Hello, world! Bye", "Hello, world!"),
+        ("hello world .", "Hello, world. Bye", "Hello, world."),
+        ("don't go", "don\u2019t go there", "don\u2019t go"),
+        ('"We open"', "\u201cWe open\u201d at nine", "\u201cWe open\u201d"[:-1]),
+        ("We open", "**We open** at nine", "**We open"),
+        ("Hello world", "Hello \U0001f600 world again", "Hello \U0001f600 world"),
+        ("Well... so", "Well\u2026 so be it", "Well\u2026 so"),
+        ("We open at ten", "We open, at nine.", "We open, at"),
+        ("...", "We open", ""),
+        ("Hello there, and more", "Hello there.", "Hello there."),
+        # Other code points for the same letters.
+        ("Cafe\u0301", "Caf\u00e9 Central", "Caf\u00e9"),
+        ("Caf\u00e9", "Cafe\u0301 Central", "Cafe\u0301"),
+        ("Caf\u00e9, open", "Cafe\u0301 open", "Cafe\u0301 open"),
+        ("\uff11\uff12", "12 o'clock", "12"),
+        ("\u1112\u1161\u11ab", "\ud55c\uad6d", "\ud55c"),
+        ("We\u200b open", "We open at nine", "We open"),
     ],
 )
 def test_what_was_heard(heard: Any, received: str, kept: str) -> None:
@@ -56,8 +77,40 @@ def test_a_prefix_told_to_the_letter_is_found_to_the_letter(received: str, lengt
     assert heard_length(received[:length], received) == min(length, len(received))
 
 
+@given(received=TEXTS, length=st.integers(0, 30), form=st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]))
+def test_no_letter_is_lost_or_added_by_another_encoding(received: str, length: int, form: Any) -> None:
+    told = unicodedata.normalize(form, received[:length])
+    kept = received[: heard_length(told, received)]
+    letters = [[letter for character in text for letter in _letters(character)] for text in (kept, told)]
+    assert letters[0] == letters[1]
+
+
+@given(received=TEXTS, length=st.integers(0, 30))
+def test_words_without_their_marks_are_found(received: str, length: int) -> None:
+    told = "".join(character if character.isalnum() else " " for character in received[:length])
+    kept = received[: heard_length(told, received)]
+    assert "".join(filter(str.isalnum, kept)) == "".join(filter(str.isalnum, told))
+
+
 @given(received=TEXTS, length=st.integers(0, 30))
 def test_white_space_and_case_make_no_difference_to_the_words_kept(received: str, length: int) -> None:
     told = " ".join(received[:length].casefold().split())
     kept = received[: heard_length(told, received)]
     assert "".join(kept.casefold().split()) == "".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("heard", "kept"),
+    [
+        ("We open at nine", "We are. We open at nine"),
+        ("We are. We open at nine", "We are. We open at nine"),
+        ("We are", "We are"),
+        ("We", "We are. We"),
+        ("", "We are. "),
+        (6, "We are"),
+        (None, "We are. We open at nine sharp."),
+    ],
+)
+def test_a_text_may_begin_where_the_answer_was_restarted(heard: Any, kept: str) -> None:
+    received = "We are. We open at nine sharp."
+    assert received[: heard_since(8, heard, received)] == kept

@@ -10,11 +10,13 @@ import anyio.from_thread
 import pytest
 from hosts_support import assert_pairs_are_whole, forever, loops, run_on, texts, turns
 
-from micdrop_agent import Agent, ToolResult
+from micdrop_agent import Agent, ExtractJson, ToolResult, tool
 from micdrop_agent.testing import HANG, Call, ScriptedAgent, count_steps, run_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from micdrop_agent import Turn
 
 
 @loops
@@ -160,3 +162,64 @@ def test_a_native_cancellation_of_the_answers_task_at_any_step_is_only_a_cancel_
                 struck[0].cancel()
 
         run_virtual("asyncio", scenario(agents), on_step=strike)
+
+
+@loops
+def test_a_tool_that_is_cancelled_natively_ends_none_of_those_beside_it(loop: str) -> None:
+    seen: list[list[str]] = []
+
+    @tool
+    async def hit() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    @tool
+    async def nap() -> str:
+        await anyio.sleep(0.01)
+        return "slept"
+
+    def look(turn: Turn) -> None:
+        seen.append([item.output for item in turn.conversation if isinstance(item, ToolResult)])
+
+    async def main() -> None:
+        async with ScriptedAgent([[Call("nap"), Call("hit"), Call("nap")], look, "ok"], tools=[hit, nap]) as agent:
+            assert (await agent.answer().wait()).text == "ok"
+            assert_pairs_are_whole(agent)
+        async with ScriptedAgent([Call("hit"), "never"], ["next"], tools=[hit]) as agent:
+            assert (await agent.answer().wait()).status == "cancelled"  # it ran in the answer's own task
+            assert_pairs_are_whole(agent)
+            assert (await agent.answer().wait()).text == "next"
+
+    run_on(loop, main)
+    assert seen == [['"slept"', '{"error":"cancelled"}', '"slept"']]
+
+
+@loops
+@pytest.mark.parametrize("how", ["what it waited for", "its task"])
+def test_background_work_that_is_cancelled_natively_does_not_end_the_agent(loop: str, how: str) -> None:
+    """The body of its block was cancelled by that, and the block left without an error."""
+    began: list[asyncio.Task[Any] | None] = []
+    heard: list[str] = []
+
+    async def callback(_value: Any) -> None:
+        began.append(asyncio.current_task())
+        future = asyncio.get_running_loop().create_future()
+        if how == "what it waited for":
+            future.cancel()
+        await future
+
+    async def main() -> None:
+        async with ScriptedAgent(['a {"x": 1}'], ["b"], extract=ExtractJson(callback=callback)) as agent:
+            await agent.answer().wait()
+            await anyio.sleep(0.01)
+            (task,) = began
+            assert task is not None
+            task.cancel()
+            await anyio.sleep(0.01)
+            heard.append((await agent.answer().wait()).text)
+
+    run_on(loop, main)
+    assert heard == ["b"]

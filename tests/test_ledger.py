@@ -207,6 +207,8 @@ def test_open_text_is_what_a_next_speaker_continues() -> None:
     course, _start = course_of([("say", "a"), ("commit", None), ("say", "b"), ("say", "a")])
     assert course.ledger.open_text == "ba"
     course.aside("x")
+    assert course.ledger.open_text == "ba"
+    course.ledger.drop_open()
     assert course.ledger.open_text == ""
 
 

@@ -132,7 +132,7 @@ def test_a_slow_consumer_is_not_the_providers_fault(backend: Backend, buffer_siz
         assert chunks == ["a", "b", "c"]
         assert answer.status == "completed"
 
-    timeouts = Timeouts(first_chunk=5, between_chunks=3)
+    timeouts = Timeouts(first_chunk=5, between_chunks=3, total=7)
     with_model(backend, [[["a"], ["b"], 1, ["c", *STOP]]], check, timeouts=timeouts, buffer_size=buffer_size)
 
 

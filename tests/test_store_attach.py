@@ -256,6 +256,8 @@ def test_an_agent_that_cannot_be_attached_says_why(backend: Backend, tmp_path: P
                     await agent.attach(store, 7)  # type: ignore[arg-type]
                 with pytest.raises(TypeError, match="on_error"):
                     await agent.attach(store, "a", on_error=7)  # type: ignore[arg-type]
+                with pytest.raises(TypeError, match="would never run"):
+                    await agent.attach(store, "a", on_error=anyio.sleep)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
                 await agent.flush()
                 await agent.attach(store, "a")
                 with pytest.raises(RuntimeError, match="attached already"):

@@ -54,6 +54,12 @@ def at_each_cut(partial: str, text: str, *, exact: bool = False) -> str:
         ("The capital is", "  Paris.", "The capital is Paris."),
         ("The capital of France is", "known as Paris.", "The capital of France is known as Paris."),
         ("The capital", "known as Paris", "The capital known as Paris"),
+        # It repeats the beginning, and that is all.
+        ("The capital of France is ", "The capital", "The capital of France is "),
+        ("The capital of France is ", "The capital of.", "The capital of France is "),
+        ("The capital of France is ", "The", "The capital of France is The"),
+        ("No, the answer is ", "no.", "No, the answer is no."),
+        ("It is not open, it is ", "not open.", "It is not open, it is not open."),
         # It repeats all, or a tail.
         ("The capital is", "The capital is Paris.", "The capital is Paris."),
         ("The capital is", "the CAPITAL  is Paris.", "The capital is Paris."),

@@ -76,6 +76,28 @@ def test_the_consumer_is_free_at_once_while_a_thread_still_works(backend: Backen
     run_virtual(backend, main)
 
 
+@pytest.mark.parametrize("on_cancel", ["cancel", "finish"])
+def test_the_time_out_of_a_tool_does_not_wait_for_its_thread(backend: Backend, on_cancel: Any) -> None:
+    """In real time: virtual time stands still while a thread works."""
+    release = threading.Event()
+
+    async def main() -> None:
+        @tool(thread=True, on_cancel=on_cancel, timeout=0.02)
+        def wait() -> None:
+            release.wait(10)
+
+        async with ScriptedAgent([Call("wait"), "ok"], tools=[wait]) as agent:
+            assert await chunks_of(agent) == ["ok"]
+            assert pairs(agent) == [("wait", '{"error":"the tool took longer than 0.02 seconds"}')]
+            assert not release.is_set()
+            release.set()
+
+    try:
+        anyio.run(main, backend=backend)
+    finally:
+        release.set()
+
+
 def test_a_thread_that_returns_something_to_await_has_it_awaited(backend: Backend) -> None:
     async def main() -> None:
         async def later() -> str:

@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import Protocol
 
 from micdrop_agent._text.extract import ExtractFilter, extract_text
+from micdrop_agent._text.lead_in import LeadInFilter
 from micdrop_agent._text.narration import NarrationFilter
 from micdrop_agent._text.seam import SeamFilter
 from micdrop_agent._text.think import ThinkFilter
 
-__all__ = ["ExtractFilter", "NarrationFilter", "SeamFilter", "TextFilter", "ThinkFilter", "extract_text"]
+__all__ = [
+    "ExtractFilter",
+    "LeadInFilter",
+    "NarrationFilter",
+    "SeamFilter",
+    "TextFilter",
+    "ThinkFilter",
+    "extract_text",
+]
 
 
 class TextFilter(Protocol):

@@ -27,6 +27,9 @@ __all__ = ["SeamFilter"]
 
 _DOTS: Final = re.compile(r"\s*(?:\.{3,}|…)\s*(?=\w)")
 _SENTENCE_END: Final = ".!?…"
+_BEGUN: Final = 2
+"""Words from which a text that is the beginning of what was said is a repetition of it; one may be an answer."""
+
 _NAME: Final = 3
 """Letters from which a capitalised piece may be that of a name."""
 
@@ -61,6 +64,7 @@ class SeamFilter:
         self._word_from: int | None = None
         self._count = 0
         self._repeated = 0
+        self._matched = 0
         self._skip = 0
         self._end: int | None = None
         self._cut: int | None = None
@@ -95,6 +99,10 @@ class SeamFilter:
             self._word(self._word_from, len(self._text))
         if self._cut is None and self._repeated > self._max_chars:
             self._skip = self._repeated
+        if self._cut is None and self._count >= _BEGUN and 0 in self._alive:
+            # It began again from the first word and ended before it came to the seam.
+            self._open = False
+            return ""
         return self._release()
 
     def _ready(self) -> bool:
@@ -136,7 +144,7 @@ class SeamFilter:
                 if self._said[index].key == key:
                     alive.append(first)
             elif (length := self._last_match(raw, key, repeated=self._count)) is not None:
-                self._cut = start + length
+                self._cut, self._matched = start + length, self._count + 1
         if not alive and start > max(self._max_chars, self._cut or 0):
             # So much was repeated word for word that it is no new sentence; only the rest is new.
             self._cut, self._skip = None, start

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from micdrop_agent import wire
+from micdrop_agent._log import SafeLog
 from micdrop_agent.messages import Message
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["encoded"]
 
-logger: Final = logging.getLogger("micdrop_agent.store")
+logger: Final = SafeLog(logging.getLogger("micdrop_agent.store"))
 
 
 def encoded(item: Item) -> str:

@@ -9,12 +9,14 @@ cancelled, the store raised) is given again with the same number, which the stor
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from micdrop_agent._log import SafeLog
 from micdrop_agent.messages import Message, is_blank
 from micdrop_agent.store._protocol import Change, StoreError, check_call_id
 from micdrop_agent.store._repair import repaired
@@ -31,7 +33,7 @@ __all__ = ["KeptCall", "attach"]
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that the end of the agent's block waits for the store."""
 
-logger: Final = logging.getLogger("micdrop_agent.store")
+logger: Final = SafeLog(logging.getLogger("micdrop_agent.store"))
 
 
 async def attach(
@@ -46,6 +48,8 @@ async def attach(
     check_call_id(call_id)
     if on_error is not None and not callable(on_error):
         raise TypeError(f"on_error must be a function of one error, not {on_error!r}")
+    if inspect.iscoroutinefunction(on_error):
+        raise TypeError(f"on_error must be a plain function: {on_error!r} is a coroutine function and would never run")
     log = await store.open_call(call_id)
     try:
         _check(agent)  # it may have been closed, or attached elsewhere, meanwhile

@@ -1,0 +1,120 @@
+"""The lead-in filter: a model that apologises before it goes on, and is not heard to say a word twice."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from micdrop_agent._text import LeadInFilter, SeamFilter
+from micdrop_agent._text.lead_in import MAX_CHARS, PATIENCE
+
+
+def joined(partial: str, *chunks: str) -> str:
+    seam = LeadInFilter(partial)
+    return partial + "".join([seam.feed(chunk) for chunk in chunks]) + seam.finish()
+
+
+def at_each_cut(partial: str, text: str) -> str:
+    whole = joined(partial, text)
+    assert joined(partial, *text) == whole
+    for place in range(1, len(text)):
+        assert joined(partial, text[:place], text[place:]) == whole
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("partial", "text", "whole"),
+    [
+        ("We open at ", "Sorry about that. We open at nine.", "We open at nine."),
+        ("We open at", "I apologize for the interruption. We open at nine.", "We open at nine."),
+        ("We open at ", "I\u2019m sorry \u2014 we open at nine.", "We open at nine."),
+        ("We open at ", '"Sure! We open at nine.', "We open at nine."),
+        ("We open at ", "Sure, we open at nine", "We open at nine"),
+        ("We open at", "Of course! Here's the continuation: we open at nine.", "We open at nine."),
+        ("We open at ", "As I was saying: at nine, we open at nine.", "We open at nine."),
+        ("We open at ni", "Okay\nWe open at nine.", "We open at nine."),
+        ("Yes, we do. We open at ", "Sorry. We open at nine.", "Yes, we do. We open at nine."),
+        ("We ", "Sure, we open at nine.", "We open at nine."),
+        ("Nous ouvrons à ", "Désolé pour ça. Nous ouvrons à neuf heures.", "Nous ouvrons à neuf heures."),
+        ("Wir öffnen um ", "Entschuldigung, wir öffnen um neun.", "Wir öffnen um neun."),
+        ("今日は", "すみません。今日は晴れです。", "今日は晴れです。"),
+        # It is what the first said too.
+        ("Sorry, we are ", "Sorry, we are closed.", "Sorry, we are closed."),
+        # No lead-in, or no seam behind it: as the seam filter alone has it.
+        ("We open at ", "Sorry about that. Nine.", "We open at Sorry about that. Nine."),
+        ("We open at ", "sorrel at nine.", "We open at sorrel at nine."),
+        ("We open at ", "nine, I am sorry, we open at nine.", "We open at nine, I am sorry, we open at nine."),
+        ("He said ", "sorry, I am late.", "He said sorry, I am late."),
+        ("It is open", "OK", "It is open OK"),
+        ("We open at ", "", "We open at "),
+        # One word alone may be meant.
+        ("The answer is no, ", "sorry, no.", "The answer is no, sorry, no."),
+    ],
+)
+def test_what_leads_in_is_dropped_where_a_seam_is_behind_it(partial: str, text: str, whole: str) -> None:
+    assert at_each_cut(partial, text) == whole
+
+
+def test_a_lead_in_without_an_end_is_not_held_for_ever() -> None:
+    seam = LeadInFilter("We open at ")
+    text = "Sorry " + "so long " * 40
+    released = [len(seam.feed(char)) for char in text]
+    assert released[MAX_CHARS - 1] > 0
+    assert sum(released) == len(text)
+
+
+def test_flushed_it_waits_for_the_seam_a_little_but_not_for_ever() -> None:
+    seam = LeadInFilter("We open at ")
+    assert seam.flush() == ""
+    assert seam.feed("Sorry about that. ") == ""
+    assert [seam.flush() for _ in range(PATIENCE - 1)] == [""] * (PATIENCE - 1)
+    assert seam.feed("We open at nine.") == "nine."
+    assert seam.flush() == ""
+    late = LeadInFilter("We open at ")
+    assert late.feed("Sorry about that. ") == ""
+    assert [late.flush() for _ in range(PATIENCE)] == [""] * PATIENCE
+    assert late.flush() == "Sorry about that. "
+
+
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "sorry",
+            "Sorry,",
+            "sure",
+            "ok",
+            "we",
+            "We",
+            "open",
+            "at",
+            "nine",
+            "Nine.",
+            "no",
+            "as",
+            "I",
+            "was",
+            "saying",
+            "—",
+            "!",
+        ]
+    ),
+    max_size=14,
+)
+
+
+@given(said=WORDS.filter(bool), words=WORDS, cuts=st.sets(st.integers(0, 60)), blank=st.sampled_from(["", " "]))
+def test_every_way_of_cutting_gives_the_same(said: list[str], words: list[str], cuts: set[int], blank: str) -> None:
+    partial, text = " ".join(said) + blank, " ".join(words)
+    places = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
+    pieces = [text[start:end] for start, end in itertools.pairwise(places)]
+    assert joined(partial, *pieces) == joined(partial, text)
+
+
+@given(words=WORDS, said=st.sampled_from(["purple garden", "a ", "b"]))
+def test_nothing_is_lost_without_a_repetition(words: list[str], said: str) -> None:
+    text = " ".join(words)
+    plain = SeamFilter(said)
+    assert joined(said, text) == said + plain.feed(text) + plain.finish()
