@@ -123,7 +123,9 @@ class Dialogue:
         if isinstance(item, ToolResult) and root._current is not None:
             root._hub.emit(*root._current._ledger.add(item))  # right behind its call, which has one result
             return
-        root._hub.emit(MessageAdded(item, root._conversation._append(item)))
+        index = root._conversation._append(item)
+        if not root._hub.unheard:
+            root._hub.emit(MessageAdded(item, index))
 
     def cancel_last_user_message(self) -> None:
         """Take the last user message out, wherever it stands; emits ``UserMessageCancelled``.

@@ -146,7 +146,7 @@ def test_a_reader_that_is_cancelled_takes_no_byte_along(uv: bool, natively: bool
 @loops
 def test_a_sender_that_nobody_reads_is_held_back_and_nothing_is_lost(uv: bool) -> None:
     async def scenario() -> None:
-        size = 20 * MOST_WAITING
+        size, got = 20 * MOST_WAITING, 0
         async with connected() as (stream, peer):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(anyio.to_thread.run_sync, functools.partial(peer.sendall, b"x" * size))
@@ -156,7 +156,6 @@ def test_a_sender_that_nobody_reads_is_held_back_and_nothing_is_lost(uv: bool) -
                 for _ in range(50):
                     await anyio.lowlevel.checkpoint()
                 assert len(stream._data) == held
-                got = 0
                 while got < size:
                     got += len(await stream.receive())
             assert got == size

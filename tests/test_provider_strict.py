@@ -17,6 +17,7 @@ from micdrop_agent.providers._dialects import (
     TemplateDialect,
     TypedDialect,
 )
+from micdrop_agent.providers._repair import _Repair, repair
 from micdrop_agent.providers._request import BodyBuilder
 from micdrop_agent.providers.protocol import Request
 from micdrop_agent.testing.strategies import conversations
@@ -95,3 +96,8 @@ def test_every_request_of_a_call_is_one_that_strict_servers_take(
     for body in bodies:
         value: Any = strict_rules.strict_json(body)
         assert strict_rules.RULES[dialect](value) == [], value
+
+
+@given(st.lists(st.builds(Message, st.sampled_from(["system", "user", "assistant"]), st.sampled_from(["a", " ", "b"]))))
+def test_a_conversation_without_calls_is_repaired_by_the_short_way_as_by_the_long_one(items: list[Message]) -> None:
+    assert repair(items) == _Repair(items).run()

@@ -15,7 +15,7 @@ Invariants, pinned in tests/test_provider_requests.py:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import attrs
 
@@ -70,7 +70,20 @@ class Repaired:
 
 def repair(items: Sequence[Item]) -> Repaired:
     """Pair, group and order ``items``; they are not changed."""
+    if all(type(item) is Message for item in items):  # as in most turns: there is nothing to pair
+        return _only_said(cast("Sequence[Message]", items))
     return _Repair(items).run()
+
+
+def _only_said(messages: Sequence[Message]) -> Repaired:
+    done = Repaired()
+    for index, message in enumerate(messages):
+        if is_blank(message.content):
+            continue
+        if message.role == "user":
+            done.closed, done.closed_entries = index, len(done.entries)
+        done.entries.append(message)
+    return done
 
 
 class _Repair:
