@@ -121,7 +121,7 @@ class Caller:
         if point == "tool":
             await self.in_tool.wait()
         elif point == "retry wait":
-            await until(lambda: any(noted[1] == "retry" for noted in answer._turn.facts.trace))
+            await until(lambda: any(kind == "retry" for _, kind, _ in answer._turn.facts.trace))
         else:
             for _ in range(self.dice.randrange(12)):
                 await anyio.lowlevel.checkpoint()
