@@ -108,10 +108,13 @@ def test_bytes_of_the_step_in_which_a_reader_is_cancelled_are_for_the_next_one(
 
 def test_what_came_before_the_end_is_read_before_the_end_is_told(uv: bool) -> None:
     async def scenario() -> None:
-        for ending in (lambda stream: stream.eof_received(), lambda stream: stream.connection_lost(None)):
+        for half in (True, False):
             stream = LoopStream(Wire())
             stream.data_received(b"last words")
-            ending(stream)
+            if half:
+                stream.eof_received()
+            else:
+                stream.connection_lost(None)
             assert stream.disturbed
             assert await stream.receive(4) == b"last"
             assert await stream.receive() == b" words"

@@ -59,6 +59,7 @@ def test_it_ends_the_answer_wherever_that_is(
         answer = agent.answer()
         result = await answer.wait()
         assert took_too_long(result, "2.5")
+        assert result.error is not None
         assert anyio.current_time() == result.duration == 2.5
         assert failed == [AnswerFailed(result.error)]
         assert len(agent.served.requests) == result.requests == requests
