@@ -30,6 +30,11 @@ class Response:
     """Which clock ran out; ``None`` while none has."""
     usage: Usage | None = None
 
+    @property
+    def whole(self) -> bool:
+        """Whether the model has said that it is done: what a server may still send is no text."""
+        return self.finish is not None and not self.doubtful
+
     def facts(self, error: str | None) -> dict[str, Any]:
         """Details for the trace: why it ended, and its tokens, as far as they are known."""
         known: dict[str, Any] = {"finish": self.finish, "error": error}

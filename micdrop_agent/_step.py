@@ -181,7 +181,7 @@ class Step:
                         # Held back: a cut response must not cut the tools that it started.
                         failure = error
                 self._tasks = None
-            if tasks.cancel_scope.cancelled_caught:
+            if tasks.cancel_scope.cancelled_caught and (response.called or not response.whole):
                 raise self._took_too_long()
             if failure is not None:
                 raise failure
@@ -218,7 +218,7 @@ class Step:
                     self.agent._request_cut()
         if not self._clock.cancelled_caught:
             return
-        if self._clock.deadline == self.total.ends_at:
+        if self._clock.deadline == self.total.ends_at and not response.whole:
             raise self._took_too_long()
         if response.finish is None:
             raise ProviderError(
@@ -237,7 +237,7 @@ class Step:
             useful = await self._take(events, response)
             if useful and self.turn.agent.buffer_size is not None:
                 await self._drain()
-            if response.finish is not None and not response.doubtful:
+            if response.whole:
                 self._set_clock(AFTER_FINISH, "end mark", response)
             elif useful:
                 pause = between

@@ -220,3 +220,16 @@ def test_the_line_of_a_log_record_is_the_one_that_logged(caplog: pytest.LogCaptu
     log.warning("here", extra={"call_id": "1"})
     (record,) = caplog.records
     assert (record.funcName, record.call_id) == ("test_the_line_of_a_log_record_is_the_one_that_logged", "1")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_record_that_cannot_be_written_is_told_on_stderr_if_the_application_wants_that(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    """As ``logging`` itself does with errors of its handlers: ``logging.raiseExceptions``."""
+    monkeypatch.setattr(logging, "raiseExceptions", wanted)
+    logger = logging.getLogger("test.full_disk.quiet")
+    logger.propagate = False
+    logger.addHandler(FullDisk())
+    SafeLog(logger).warning("lost")
+    assert ("no space left on device" in capsys.readouterr().err) is wanted

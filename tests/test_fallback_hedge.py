@@ -75,6 +75,24 @@ def test_after_the_first_output_nobody_is_asked_early(backend: Backend) -> None:
 
 
 @both
+@pytest.mark.parametrize("nested", [False, True])
+def test_behind_a_tool_nobody_is_asked_early_either_also_not_further_in(backend: Backend, nested: bool) -> None:
+    """A tool is the first output too: a step in which two children are at work would not be the same answer."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "rain"
+
+    inner = Cast([3.0, "two."], ["three"])
+    cast = Cast([Call("look"), down()], (lambda: inner.agent(hedge_after=0.5)) if nested else [3.0, "two."], ["three"])
+    heard = ask(backend, cast, hedge_after=0.5, tools=[look])
+    assert heard.text == "two."
+    assert [len(made) for made in cast.made] == [1, 1, 0]
+    assert not nested or inner.asked() == [1, 0]
+
+
+@both
 def test_a_loser_has_run_no_tool_and_left_no_message_and_no_event(backend: Backend) -> None:
     ran: list[str] = []
 

@@ -230,3 +230,57 @@ def test_many_commits_of_a_long_answer_do_not_join_it_from_all_its_chunks_each_t
         longest = max(longest, len(ledger.chunks))
     assert longest == 1
     assert ledger.text.startswith("word 0 and one. word 1 ")
+
+
+PLACES = st.one_of(
+    st.tuples(st.just("say"), WORDS),
+    st.tuples(st.just("commit"), st.none()),
+    st.tuples(st.just("open"), st.integers(0, 2)),
+    st.tuples(st.just("close"), st.integers(0, 5)),
+    st.tuples(st.just("user"), WORDS),
+    st.tuples(st.just("take_out"), st.integers(0, 9)),
+    st.tuples(st.just("exchange"), st.none()),
+)
+
+
+@given(operations=st.lists(PLACES, max_size=25))
+def test_a_cut_text_stands_where_it_began_whatever_came_went_or_ended_meanwhile(
+    operations: list[tuple[str, Any]],
+) -> None:
+    """Before it: what stood there when its first word was said, and the results of the calls among that."""
+    conversation = Conversation([Message("system", ""), Message("user", "hi")])
+    course = Course(Ledger(conversation))
+    earlier: list[Item] = []
+    for name, value in operations:
+        if name == "take_out":
+            users = [item for item in conversation if item.role == "user"]
+            if value < len(users):
+                _take_out(conversation, users[value])
+        elif name == "exchange":
+            conversation._put(0, Message("system", "another"))
+        else:
+            if name == "say" and course.ledger.open is None:
+                earlier = list(conversation)
+            course.do(name, value)
+    spoken = course.ledger.open_text
+    cuts = course.ledger.interrupt(course.ledger.length)
+    course.ledger.close_calls()
+    items = list(conversation)
+    assert_pairs_are_whole(items)
+    assert len(cuts) == (0 if is_blank(spoken) else 1)
+    for cut in cuts:
+        assert isinstance(cut, MessageAdded)
+        place = next(index for index, item in enumerate(items) if item is cut.message)
+        kept = [item for item in earlier[1:] if any(item is other for other in items)]
+        before = items[1:place]
+        assert [item for item in before if any(item is other for other in kept)] == kept
+        others = [item for item in before if not any(item is other for other in kept)]
+        calls = [item.tool_call_id for item in kept if isinstance(item, ToolCall)]
+        assert all(isinstance(item, ToolResult) and item.tool_call_id in calls for item in others)
+        assert sum(isinstance(item, ToolResult) for item in before) == len(calls)
+
+
+def _take_out(conversation: Conversation, item: Item) -> None:
+    index = conversation.index_of(item)
+    assert index is not None
+    conversation._delete(index)

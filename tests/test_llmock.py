@@ -319,7 +319,7 @@ def test_a_cancel_before_any_word_reaches_the_server_too(server: MockServer, bac
             async with server.make(kind) as agent:
                 agent.add_user_message("When do you open?")
                 answer = agent.answer()
-                await until(lambda: any(kind == "headers" for _, kind, _ in answer._turn.facts.trace))
+                await until(lambda: any(noted[1] == "headers" for noted in answer._turn.facts.trace))
                 agent.cancel()
                 assert [chunk async for chunk in answer] == []
                 (request,) = await server.until_ended(1)

@@ -85,6 +85,23 @@ def test_what_a_turn_does_after_its_scope_was_cancelled_has_no_effect(backend: B
 
 
 @both
+def test_a_hook_whose_clock_has_run_out_says_no_filler_any_more(backend: Backend) -> None:
+    """The same for a filler, which claims nothing."""
+
+    def too_late(_agent: Agent, turn: Turn) -> None:
+        turn._scope.cancel()
+        turn.write_nowait("One moment. ")
+
+    async def scenario() -> None:
+        async with ScriptedAgent(["ghost"], on_before_answer=too_late) as agent:
+            answer = agent.answer()
+            assert [chunk async for chunk in answer] == []
+            assert (answer.result.text, answer.result.time_to_first_chunk, stored(agent)) == ("", None, [])
+
+    run_virtual(backend, scenario)
+
+
+@both
 def test_a_producer_that_cannot_be_cancelled_is_woken_when_its_reader_is_gone(backend: Backend) -> None:
     """Fault "a producer waits for a reader that is gone": behind a shield nothing else wakes it."""
 

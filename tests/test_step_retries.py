@@ -8,7 +8,7 @@ import anyio
 import pytest
 from step_support import ONCE, STOP, Act, Model, call, chunks_of, down, look, mute, said, with_model
 
-from micdrop_agent import ProviderError, Retry
+from micdrop_agent import FallbackAgent, ProviderError, Retry
 from micdrop_agent.events import EVENT_TYPES, AnswerFailed, AnswerFinished, Event
 from micdrop_agent.providers.protocol import PROGRESS, Usage
 from micdrop_agent.testing import BACKENDS, run_virtual
@@ -173,5 +173,37 @@ def test_prewarm_after_the_end_opens_nothing_that_nobody_would_close(backend: Ba
         await agent.prewarm()
         assert (agent.served.warm, agent.served.closed) == (1, 1)
         assert agent._provider_made is None
+
+    run_virtual(backend, main)
+
+
+@pytest.mark.parametrize(
+    ("retry", "asked", "spare"),
+    [
+        pytest.param(None, [0], 0, id="the default gives way at once"),
+        pytest.param(ONCE, [0, 1], 1, id="one of the application's own is kept"),
+    ],
+)
+def test_a_retry_by_default_is_for_who_has_nobody_else_to_ask(
+    backend: Backend, retry: Retry | None, asked: list[float], spare: float
+) -> None:
+    async def main() -> None:
+        first, last = Model([down()], retry=retry), Model([down()], [["ok", *STOP]], retry=retry)
+        async with FallbackAgent([lambda: first, lambda: last], first_chunk_timeout=10) as agent:
+            assert await chunks_of(agent) == ["ok"]
+            assert first.served.times == asked
+            # The last one is patient: nobody is left who could answer in its place.
+            assert last.served.times[0] == spare
+            assert len(last.served.times) == 2
+
+    run_virtual(backend, main)
+
+
+def test_a_rate_limit_is_not_waited_for_while_another_child_could_answer(backend: Backend) -> None:
+    async def main() -> None:
+        first, last = Model([down("rate_limit", retry_after=1.0)], retry=ONCE), Model([["ok", *STOP]])
+        async with FallbackAgent([lambda: first, lambda: last], first_chunk_timeout=10) as agent:
+            assert await chunks_of(agent) == ["ok"]
+            assert (first.served.times, last.served.times) == ([0], [0])
 
     run_virtual(backend, main)

@@ -282,7 +282,8 @@ class Course:
 class Said:
     """What the answer has said so far."""
 
-    spoken: bool = False
+    begun: bool = False
+    """There was an effect, if only a tool: nobody is asked beside another any more."""
     open: bool = False
     """There is text that is not stored yet: what a next child would continue."""
 
@@ -364,7 +365,7 @@ class _Play:
         if not self.live:
             self.announce(child, now)
         self.live.append((child, course(child, now, self.said), now + self.sup.timeout))
-        armed = self.sup.hedge is not None and self.order and not (self.claimed or self.said.spoken)
+        armed = self.sup.hedge is not None and self.order and not (self.claimed or self.said.begun)
         self.hedge_at = now + (self.sup.hedge or 0.0) if armed else math.inf
         return True
 
@@ -395,7 +396,7 @@ class _Play:
             if kind in EFFECTS:
                 speaker = what[0]
                 self.said.open = kind == "say"
-                self.said.spoken = self.said.spoken or kind == "say"
+                self.said.begun = True
                 tools_of |= {speaker} if kind == "tool" else set()
         if end == "ok":
             self.made.steps.append((ended, end, how))

@@ -42,6 +42,8 @@ FIRST: Final = {
     "_pipe.py": "test_core_reading.py test_core_wait.py",
     "_hub.py": "test_events*.py test_core_listeners.py",
     "_text/seam.py": "test_text_seam.py",
+    "_facts.py": "test_core_result.py",
+    "providers/_http/_loop_stream.py": "test_http_loop_stream.py",
     "turn.py": "test_fallback_races.py test_fallback_partial.py test_core_cancel.py test_fallback_invariants.py",
 }
 """Where a fault in a file is most likely to be seen, and so soonest."""
