@@ -284,3 +284,10 @@ def _take_out(conversation: Conversation, item: Item) -> None:
     index = conversation.index_of(item)
     assert index is not None
     conversation._delete(index)
+
+
+def test_a_text_that_its_author_settles_as_nothing_is_not_stored_and_cannot_be_cut() -> None:
+    course, start = course_of([("say", "ab")])
+    assert course.ledger.settle(Message("assistant", " ")) == []
+    assert course.ledger.interrupt(0) == []
+    assert list(course.ledger.conversation) == start

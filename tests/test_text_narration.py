@@ -131,3 +131,9 @@ def test_without_tools_the_chunk_itself_comes_back() -> None:
     chunk = "get_weather({})"
     assert narration.feed(chunk) is chunk
     assert narration.finish(called=["get_weather"]) == ""
+
+
+def test_a_mark_far_before_a_name_is_no_mark_of_a_call() -> None:
+    text = "```" + " " * 200 + "look"
+    narration = NarrationFilter(["look"])
+    assert narration.feed(text) + narration.feed(" around.") + narration.finish() == text + " around."
