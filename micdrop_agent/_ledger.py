@@ -168,9 +168,10 @@ class Ledger:
     def _marked(self) -> int:
         """Where the open segment began, but not between a call and its result."""
         mark = self.conversation._mark
-        pair = self.conversation[max(0, mark - 1) : mark + 1]
-        if len(pair) == 2 and isinstance(pair[0], ToolCall) and isinstance(pair[1], ToolResult):  # noqa: PLR2004
-            return mark + (pair[0].tool_call_id == pair[1].tool_call_id)
+        if 0 < mark < len(self.conversation):
+            call, result = self.conversation[mark - 1], self.conversation[mark]
+            if isinstance(call, ToolCall) and isinstance(result, ToolResult):
+                return mark + (call.tool_call_id == result.tool_call_id)
         return mark
 
     # -- items

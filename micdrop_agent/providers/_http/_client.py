@@ -103,7 +103,7 @@ class ClientTransport:
                     extensions={"trace": watch},
                 )
                 response = await client.send(request, stream=True)
-            except Exception as error:
+            except Exception as error:  # of the user's client, whichever it is; named as ours
                 failure = mapped(error, in_body=False)
                 if failure.kind != "connection" or not watch.reused or tries > _MAX_STALE:
                     raise failure from error

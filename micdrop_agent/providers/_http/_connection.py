@@ -134,7 +134,7 @@ async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContex
         return await TLSStream.wrap(
             stream, server_side=False, hostname=host, ssl_context=context, standard_compatible=False
         )
-    except BaseException:
+    except BaseException:  # a cancellation in the handshake too: nobody else has the stream yet
         await anyio.aclose_forcefully(stream)
         raise
 
