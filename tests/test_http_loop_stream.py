@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib.util
 import os
 import random
 import socket
@@ -14,22 +13,16 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 import pytest
+from llmock_support import until
+from loop_stream_support import loops, run
 
 from micdrop_agent.providers._http._connection import Connection, connect_direct
 from micdrop_agent.providers._http._loop_stream import MOST_WAITING, LoopStream, quicken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sockets of a POSIX system")
-loops = pytest.mark.parametrize(
-    "uv",
-    [
-        False,
-        pytest.param(True, marks=pytest.mark.skipif(not importlib.util.find_spec("uvloop"), reason="needs uvloop")),
-    ],
-    ids=["asyncio", "uvloop"],
-)
 
 
 class Peer:
@@ -63,19 +56,6 @@ async def connected() -> AsyncGenerator[tuple[LoopStream, socket.socket]]:
             await stream.aclose()
     finally:
         peer.close()
-
-
-def run(uv: bool, scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        with anyio.fail_after(30):
-            await scenario()
-
-    anyio.run(bounded, backend="asyncio", backend_options={"use_uvloop": uv})
-
-
-async def until(ready: Callable[[], object]) -> None:
-    while not ready():  # noqa: ASYNC110 - it happens in the system
-        await anyio.sleep(0.001)
 
 
 def arrived(stream: LoopStream, reader: asyncio.Future[None]) -> bool:

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
+from loop_stream_support import loops, run
 
 from micdrop_agent.providers._http._loop_stream import MOST_WAITING, LoopStream, quicken
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-pytestmark = pytest.mark.parametrize(
-    "uv",
-    [
-        False,
-        pytest.param(True, marks=pytest.mark.skipif(not importlib.util.find_spec("uvloop"), reason="needs uvloop")),
-    ],
-    ids=["asyncio", "uvloop"],
-)
+pytestmark = loops
 
 
 class Wire:
@@ -56,14 +46,6 @@ class Wire:
 
     def set_protocol(self, protocol: object) -> None:
         self.calls.append(type(protocol).__name__)
-
-
-def run(uv: bool, scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        with anyio.fail_after(30):
-            await scenario()
-
-    anyio.run(bounded, backend="asyncio", backend_options={"use_uvloop": uv})
 
 
 # -- a reader
