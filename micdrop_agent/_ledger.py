@@ -115,9 +115,9 @@ class Ledger:
         self.length += len(text)
         segment.end = self.length
 
-    def took(self, chunk: str) -> None:
-        """The consumer received ``chunk``."""
-        self.received += len(chunk)
+    def took(self, length: int) -> None:
+        """The consumer received the next ``length`` characters."""
+        self.received += length
 
     @property
     def text(self) -> str:

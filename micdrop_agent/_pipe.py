@@ -1,27 +1,28 @@
 """Chunks on their way from a turn to its consumer: in order, each exactly once, or cut off.
 
-    push ──▶ pending ──▶ receive
-      └──▶ [memory object stream] ──┘   the stream carries the wake-ups
+    push ──▶ [memory object stream] ──▶ receive
+      └───── unpark ─────▶ [parking lot] ──┘
 
-The chunks themselves wait in ``pending``, because a native asyncio cancellation can lose the item
-that a memory stream had just handed over (anyio #536): here it loses a wake-up, which is sent again.
+A reader waits in the parking lot and takes its chunk from the stream in the step in which it goes on:
+a native asyncio cancellation loses the item that a memory stream has handed to a waiting task (anyio #536).
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 import anyio
 
+from micdrop_agent._parking import parking_lot
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from micdrop_agent._parking import ParkingLot
 
     Streams: TypeAlias = tuple[MemoryObjectSendStream[str], MemoryObjectReceiveStream[str]]
 
@@ -32,57 +33,101 @@ class Pipe:
     """One producer, any number of readers one after the other.
 
     Args:
-        took: Called with each chunk in the step in which it counts as received.
+        took: Called with the number of characters that count as received, in the step in which they do.
+        loop: The asyncio loop; ``None`` on Trio.
     """
 
-    def __init__(self, took: Callable[[str], None]) -> None:
+    __slots__ = (
+        "_inbox",
+        "_loop",
+        "_outbox",
+        "_progress",
+        "_readers",
+        "_rest",
+        "_room",
+        "_took",
+        "_uncounted",
+        "counted",
+        "cut",
+        "drained",
+        "over",
+        "pending",
+        "read",
+        "waiting",
+    )
+
+    def __init__(self, took: Callable[[int], None], loop: Any) -> None:
         self._took = took
+        self._loop = loop
         # Not create_memory_object_stream[str]: a typing alias that is called costs more than the streams.
-        self.outbox, self.inbox = cast("Streams", anyio.create_memory_object_stream(math.inf))
-        self.pending: deque[str] = deque()
+        self._outbox, self._inbox = cast("Streams", anyio.create_memory_object_stream(math.inf))
+        self._rest: list[str] = []
+        """What was unread at the end, the last chunk first."""
+        self.pending = 0
+        """Chunks that nobody has taken yet."""
+        self.counted = 0
+        """How many of them count as received."""
+        self._uncounted = 0
+        """Characters of the others."""
         self.waiting = 0
         """Readers that wait inside ``receive`` right now."""
         self.read = False
         """Whether anybody ever asked for a chunk."""
+        self.over = False
+        """Whether no chunk is added any more."""
         self.drained = False
         """Whether a reader has seen the end."""
         self.cut = False
         """Whether it was cut off before that."""
-        self.counted = 0
-        self._room: anyio.Event | None = None
-        self._progress: anyio.Event | None = None
+        self._readers = parking_lot(loop)
+        self._room: ParkingLot | None = None
+        self._progress: ParkingLot | None = None
 
     # -- the producer's end
 
     def push(self, chunk: str) -> None:
         """Add the next chunk; never waits."""
-        self.pending.append(chunk)
-        self.outbox.send_nowait(chunk)
+        self._outbox.send_nowait(chunk)
+        self.pending += 1
+        self._uncounted += len(chunk)
+        if self.waiting:
+            self._readers.unpark_all()
 
     def end(self) -> None:
         """No chunk follows; what is pending can still be received."""
-        self.outbox.close()
+        if self.over:
+            return
+        self.over = True
         # An answer nobody reads ends as garbage in a cycle, where the stream may be finalized before
-        # the answer, and would warn that it was never closed. What is left is read from pending.
-        self.inbox.close()
+        # the answer, and would warn that it was never closed: what is left does not stay in it.
+        self._rest = [self._inbox.receive_nowait() for _ in range(self.pending)]
+        self._rest.reverse()
+        self.close()
+        self._readers.unpark_all()
 
     def cut_off(self) -> None:
         """Nothing is received from now on, not even a chunk that was handed over but not yet taken."""
         self.cut = self.cut or not self.drained
-        self.outbox.close()
-        if not self.waiting:  # else the reader does it: cancel() has not the time
-            self.inbox.close()
-        self.pending.clear()
-        self.counted = 0
+        self.over = True
+        self.pending = self.counted = self._uncounted = 0
+        if self.waiting:
+            self._readers.unpark_all()  # the last of them closes the streams: cancel() has not the time
+        else:
+            self.close()
         if self._room is not None or self._progress is not None:
             self.moved()
 
+    def close(self) -> None:
+        """Close both ends of the stream, for nobody uses them any more; wakes nobody."""
+        self._outbox.close()
+        self._inbox.close()
+
     async def wait_for_room(self, size: int, given_up: Callable[[], bool]) -> None:
         """Wait until at most ``size`` chunks are pending, or ``given_up()`` is true."""
-        while len(self.pending) - self.counted > size and not self.cut and not given_up():
+        while self.pending - self.counted > size and not self.cut and not given_up():
             if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
+                self._room = parking_lot(self._loop)
+            await self._room.park()
 
     # -- the consumer's end
 
@@ -90,71 +135,57 @@ class Pipe:
         """The next chunk; ``None`` at the end, and after it was cut off."""
         self.read = True
         self.waiting += 1
-        waits = not self.pending
         try:
-            await self.inbox.receive()  # at least as many wake-ups as there are chunks
-            while not self.pending and not self.cut:
-                await self.inbox.receive()
-            # A reader whose scope was cancelled after its chunk had been handed over is woken as if it
-            # had not been: it gets no chunk, and the next reader does.
-            if waits:
+            if self.pending or self.over:
+                await anyio.lowlevel.checkpoint()
+            while not (self.pending or self.over):
+                await self._readers.park()
+                # A reader whose scope was cancelled after it had been woken goes on as if it had not
+                # been: it gets no chunk, and the next reader does.
                 await anyio.lowlevel.checkpoint_if_cancelled()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            pass
-        except BaseException:  # seen and raised on: a native cancellation too
-            self._reader_lost()
-            raise
         finally:
             self.waiting -= 1
-        if self.cut:
-            self.inbox.close()
-            return None
+            if self.cut and not self.waiting:
+                self.close()
         if self.pending:
             return self._take()
-        self.drained = True
-        self.moved()
+        if not self.cut:
+            self.drained = True
+            self.moved()
         return None
 
     def count_all(self) -> None:
         """What is pending counts as received, and stays there to be read."""
-        for chunk in islice(self.pending, self.counted, None):
-            self._took(chunk)
-        self.counted = len(self.pending)
+        self._took(self._uncounted)
+        self._uncounted = 0
+        self.counted = self.pending
         self.moved()
 
     @property
     def unread(self) -> bool:
         """Whether a chunk is pending that does not count as received."""
-        return len(self.pending) > self.counted
+        return self.pending > self.counted
 
     async def wait_for_progress(self) -> None:
         """Wait until a chunk is received, or the end is seen."""
-        self._progress = anyio.Event()
-        await self._progress.wait()
+        if self._progress is None:
+            self._progress = parking_lot(self._loop)
+        await self._progress.park()
 
     def moved(self) -> None:
         """Wake whoever waits for room or for progress, to look again."""
         if self._room is not None:
-            self._room.set()
-            self._room = None
+            self._room.unpark_all()
         if self._progress is not None:
-            self._progress.set()
-            self._progress = None
+            self._progress.unpark_all()
 
     def _take(self) -> str:
-        chunk = self.pending.popleft()
+        chunk = self._rest.pop() if self._rest else self._inbox.receive_nowait()
+        self.pending -= 1
         if self.counted:
             self.counted -= 1
         else:
-            self._took(chunk)
+            self._uncounted -= len(chunk)
+            self._took(len(chunk))
         self.moved()
         return chunk
-
-    def _reader_lost(self) -> None:
-        """A reader was cancelled."""
-        if self.cut:
-            self.inbox.close()
-        elif len(self.pending) > self.inbox.statistics().current_buffer_used:
-            # The wake-up for a chunk that is still here went with it.
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                self.outbox.send_nowait("")  # a closed stream wakes everybody

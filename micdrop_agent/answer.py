@@ -89,7 +89,7 @@ class Answer(ObjectReceiveStream[str]):
         self._waiters = 0
         self._turn = Turn(self, agent, prompt=prompt, scope=self._scope)
         self._ledger = self._turn.ledger
-        self._pipe = Pipe(self._ledger.took)
+        self._pipe = Pipe(self._ledger.took, home.loop)
 
     # -- for everybody
 
@@ -195,7 +195,7 @@ class Answer(ObjectReceiveStream[str]):
         # An answer that nobody read to its end is legal; its streams must not warn of it.
         pipe = getattr(self, "_pipe", None)
         if pipe is not None:
-            pipe.end()
+            pipe.close()
 
     # -- the producer's side
 

@@ -197,7 +197,7 @@ def test_unread_answers_in_cycles_close_their_streams_whatever_is_finalized_firs
             answer = agent.answer()
             await anyio.sleep(1)
             assert not answer._turn.fenced
-            assert answer._pipe.inbox._closed, "left to the order in which a cycle is finalized"
+            assert answer._pipe._inbox._closed, "left to the order in which a cycle is finalized"
 
     run_virtual(backend, main)
 

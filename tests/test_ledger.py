@@ -90,7 +90,7 @@ class Course:
 
     def took(self, count: int) -> None:
         for _ in range(min(count, len(self.unread))):
-            self.ledger.took(self.unread.pop(0))
+            self.ledger.took(len(self.unread.pop(0)))
 
 
 def course_of(operations: list[tuple[str, Any]], *, record_interrupted: bool = True) -> tuple[Course, list[Item]]:
