@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import random
 import socket
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -45,10 +47,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def connected() -> AsyncGenerator[tuple[LoopStream, socket.socket]]:
+async def connected(host: str = "127.0.0.1") -> AsyncGenerator[tuple[LoopStream, socket.socket]]:
     peer = Peer()
     try:
-        stream = await connect_direct("127.0.0.1", peer.port, tls=False, context=None)
+        stream = await connect_direct(host, peer.port, tls=False, context=None)
         assert isinstance(stream, LoopStream)
         try:
             yield stream, peer.accept()
@@ -87,6 +89,68 @@ def test_every_byte_comes_once_and_in_order_however_it_is_cut(uv: bool) -> None:
             with pytest.raises(anyio.EndOfStream):
                 await stream.receive()
             assert got == sent
+
+    run(uv, scenario)
+
+
+@loops
+def test_connections_of_one_loop_do_not_see_each_others_bytes(uv: bool) -> None:
+    # They are read into the same buffer, and what came for one waits while the other is read.
+    async def scenario() -> None:
+        async with connected() as (one, first), connected() as (two, second):
+            for number in range(50):
+                first.sendall(b"first %02d" % number)
+                await until(lambda: bool(one._data))
+                second.sendall(b"other %02d" % number)
+                await until(lambda: bool(two._data))
+                assert await one.receive() == b"first %02d" % number
+                assert await two.receive() == b"other %02d" % number
+
+    run(uv, scenario)
+
+
+@loops
+def test_a_name_is_connected_to_and_read_like_an_address(uv: bool) -> None:
+    async def scenario() -> None:
+        async with connected("localhost") as (stream, peer):
+            peer.sendall(b"hello")
+            assert await stream.receive() == b"hello"
+            await stream.send(b"there")
+            assert peer.recv(100) == b"there"
+
+    run(uv, scenario)
+
+
+def open_sockets() -> list[str]:
+    return sorted(name for each in Path("/proc/self/fd").iterdir() if (name := target(each)).startswith("socket:"))
+
+
+def target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:  # it was open only for the listing
+        return ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's list of open files")
+@loops
+def test_a_handshake_that_is_given_up_leaves_no_socket_open(uv: bool) -> None:
+    # A server whose queue is full answers nothing: the handshake hangs.
+    async def scenario() -> None:
+        with socket.socket() as full:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            port: int = full.getsockname()[1]
+            with contextlib.ExitStack() as waiting:
+                for _ in range(4):
+                    taken = waiting.enter_context(socket.socket())
+                    taken.setblocking(False)
+                    taken.connect_ex(("127.0.0.1", port))
+                before = open_sockets()
+                with anyio.move_on_after(0.05) as limit:
+                    await connect_direct("127.0.0.1", port, tls=False, context=None)
+                assert limit.cancelled_caught
+                await until(lambda: open_sockets() == before)
 
     run(uv, scenario)
 

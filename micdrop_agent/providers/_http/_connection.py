@@ -119,12 +119,13 @@ async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContex
         from micdrop_agent.providers._http._tls import default_context
 
         context = await default_context()
-    stream: ByteStream = await anyio.connect_tcp(host, port)
-    _send_at_once(stream)
-    if running_loop() is not None:
-        from micdrop_agent.providers._http._loop_stream import quicken
+    if running_loop() is None:
+        stream: ByteStream = await anyio.connect_tcp(host, port)
+    else:
+        from micdrop_agent.providers._http import _loop_stream
 
-        stream = quicken(stream)
+        stream = await _loop_stream.connect(host, port)
+    _send_at_once(stream)
     if not tls:
         return stream
     from anyio.streams.tls import TLSStream

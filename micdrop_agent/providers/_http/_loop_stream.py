@@ -1,11 +1,13 @@
 """A TCP stream on an asyncio loop that costs less per read than AnyIO's own.
 
-    anyio.connect_tcp ──▶ SocketStream ── quicken ──▶ LoopStream, on the same transport
+    connect ──▶ create_connection (an address) ───────────────▶ LoopStream
+       └──────▶ anyio.connect_tcp (a name) ──▶ SocketStream ──▶ LoopStream, on the same transport
 
-AnyIO connects (every address of the host, the quickest wins), and its stream pauses the transport
-after each read: two system calls and two turns of the selector for a chunk. This one reads all the
-time and pauses only when nobody takes what came. While a connection is idle it therefore also hears
-that the server has closed it.
+AnyIO connects to names (every address of the host, the quickest wins), and its stream pauses the
+transport after each read: two system calls and two turns of the selector for a chunk. This one reads
+all the time and pauses only when nobody takes what came. While a connection is idle it therefore also
+hears that the server has closed it. It reads into one buffer of the loop: a transport that makes the
+bytes itself asks the system for 256 KiB at each read, and gives it back (about 15 µs).
 
 Invariants, pinned in tests/test_http_loop_stream.py:
 
@@ -17,8 +19,10 @@ Invariants, pinned in tests/test_http_loop_stream.py:
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -26,22 +30,55 @@ from anyio.abc import ByteStream, SocketAttribute
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["LoopStream", "quicken"]
+__all__ = ["LoopStream", "connect", "quicken"]
 
 MOST_WAITING: Final = 256 * 1024
 """Bytes that wait for a reader before the transport is paused."""
 
+READ_BYTES: Final = 64 * 1024
+"""Most bytes of one network read."""
 
-class LoopStream(ByteStream, asyncio.Protocol):
+_buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
+
+
+def _buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
+    """Where the connections of ``loop`` are read into: bytes stay there for no longer than a callback.
+
+    Not on Windows, where a read may be under way for as long as the connection is idle.
+    """
+    if os.name != "posix":
+        return memoryview(bytearray(READ_BYTES))
+    buffer = _buffers.get(loop)
+    if buffer is None:
+        buffer = _buffers[loop] = memoryview(bytearray(READ_BYTES))
+    return buffer
+
+
+class LoopStream(ByteStream, asyncio.BufferedProtocol):
     """A connected TCP stream; for one reader and one writer at a time.
 
     Args:
-        transport: Connected, with reading paused.
+        transport: Connected, with reading paused; left out where this is made as a new connection's protocol.
     """
 
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
+    __slots__ = (
+        "_buffer",
+        "_closed",
+        "_data",
+        "_error",
+        "_loop",
+        "_lost",
+        "_may_write",
+        "_paused",
+        "_reader",
+        "_transport",
+        "_writer",
+    )
+
+    def __init__(self, transport: Any = None) -> None:
+        self._transport: Any = transport
         self._loop = asyncio.get_running_loop()
+        self._buffer = _buffer_of(self._loop)
         self._data = b""
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
@@ -53,8 +90,17 @@ class LoopStream(ByteStream, asyncio.Protocol):
 
     # -- what the transport calls
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(self._buffer[:nbytes].tobytes())
+
     def data_received(self, data: bytes) -> None:
-        self._data = self._data + data if self._data else bytes(data)
+        self._data = self._data + data if self._data else data
         if len(self._data) > MOST_WAITING and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -183,6 +229,30 @@ class LoopStream(ByteStream, asyncio.Protocol):
             SocketAttribute.remote_address: lambda: info("peername"),
             SocketAttribute.remote_port: lambda: info("peername")[1],
         }
+
+
+async def connect(host: str, port: int) -> ByteStream:
+    """Connect to ``host``, a name or an address.
+
+    Raises:
+        OSError: No address of it can be reached.
+    """
+    if not _is_address(host):
+        return quicken(await anyio.connect_tcp(host, port))
+    # One address: there is nothing to look up and nothing to choose from.
+    loop = asyncio.get_running_loop()
+    _, stream = await loop.create_connection(LoopStream, host, port)
+    return stream
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
 
 
 def quicken(stream: ByteStream) -> ByteStream:
