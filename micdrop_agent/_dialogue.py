@@ -47,6 +47,20 @@ E_ = TypeVar("E_", bound=Event)
 class Dialogue:
     """The part of an agent that outlives its answers; see ``Agent`` for the options."""
 
+    __slots__ = (
+        "_conversation",
+        "_current",
+        "_extract",
+        "_home",
+        "_hub",
+        "_logger",
+        "_owner",
+        "_safe_logger",
+        "_state",
+        "_system",
+        "_toolset",
+    )
+
     def __init__(
         self,
         *,
@@ -71,8 +85,13 @@ class Dialogue:
 
         def __getattr__(self, name: str) -> Any:
             cls = type(self).__name__
-            if "_hub" not in self.__dict__ and name.startswith("_") and not name.startswith("__"):
-                raise AttributeError(f"{cls}.__init__ does not call super().__init__(…), which makes the agent")
+            if name.startswith("_") and not name.startswith("__"):
+                try:
+                    object.__getattribute__(self, "_hub")
+                except AttributeError:
+                    raise AttributeError(
+                        f"{cls}.__init__ does not call super().__init__(…), which makes the agent"
+                    ) from None
             raise AttributeError(f"{cls!r} object has no attribute {name!r}")
 
     # -- conversation

@@ -85,6 +85,21 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
     Source: Micdrop page "Agent (LLM)", ``AgentOptions``.
     """
 
+    __slots__ = (
+        "_alive",
+        "_all_done",
+        "_background",
+        "_before",
+        "_began",
+        "_kept",
+        "_left_to_do",
+        "_tasks",
+        "buffer_size",
+        "parallel_tools",
+        "raise_on_failure",
+        "record_interrupted",
+    )
+
     def __init__(
         self,
         *,

@@ -73,6 +73,24 @@ class Answer(ObjectReceiveStream[str]):
     Source: Micdrop page "Agent (LLM)", ``answer(): Readable``.
     """
 
+    __slots__ = (
+        "_agent",
+        "_ended",
+        "_ending",
+        "_error",
+        "_home",
+        "_ledger",
+        "_linger",
+        "_pipe",
+        "_scope",
+        "_status",
+        "_streams",
+        "_task_done",
+        "_task_ended",
+        "_turn",
+        "_waiters",
+    )
+
     def __init__(self, agent: Agent, prompt: Message | None, home: Home) -> None:
         self._agent = agent
         self._home = home

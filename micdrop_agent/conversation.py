@@ -25,6 +25,8 @@ class Conversation(Sequence[Item]):
     Source: Micdrop page "Agent (LLM)", "Conversation Management".
     """
 
+    __slots__ = ("_items", "_journal", "_mark", "_may_replace", "version")
+
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items: list[Item] = list(items)
         self._may_replace: Callable[[], None] | None = None

@@ -85,6 +85,16 @@ class ModelAgent(Agent):
         ValueError: An option is out of range; the message names it.
     """
 
+    __slots__ = (
+        "_budget",
+        "_provider_made",
+        "max_context_tokens",
+        "max_steps",
+        "retry",
+        "retry_is_default",
+        "timeouts",
+    )
+
     def __init__(
         self,
         *,

@@ -88,6 +88,29 @@ class Turn:
         label: Name of the responder in the trace.
     """
 
+    __slots__ = (
+        "__dict__",  # empty: only a probe, which watches what a turn does, puts something there
+        "_answer",
+        "_aside",
+        "_children",
+        "_claimed",
+        "_fenced",
+        "_filters",
+        "_on_end",
+        "_parent",
+        "_race",
+        "_scope",
+        "agent",
+        "continue_from",
+        "facts",
+        "label",
+        "ledger",
+        "patient",
+        "prompt",
+        "ran_tool",
+        "responder",
+    )
+
     def __init__(
         self,
         answer: Answer,

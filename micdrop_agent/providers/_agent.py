@@ -60,6 +60,8 @@ class HttpAgent(ModelAgent):
         ValueError: An option is out of range, or ``settings`` holds what the agent makes itself.
     """
 
+    __slots__ = ("_base_url", "_client", "_connect", "_key", "model", "settings")
+
     provider_name: ClassVar[str]
     """Name in errors and logs."""
 

@@ -60,6 +60,22 @@ class DirectTransport:
         ValueError: ``base_url`` is no such URL.
     """
 
+    __slots__ = (
+        "_closed",
+        "_connect",
+        "_connect_timeout",
+        "_head",
+        "_idle",
+        "_keepalive",
+        "_live",
+        "_loop",
+        "_max_head_bytes",
+        "_max_response_bytes",
+        "_tls_context",
+        "_url",
+        "_warming",
+    )
+
     def __init__(
         self,
         base_url: str,
