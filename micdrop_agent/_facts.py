@@ -9,6 +9,7 @@ from micdrop_agent.result import AnswerResult, TraceEvent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from micdrop_agent._ledger import Ledger
     from micdrop_agent.errors import Attempt
     from micdrop_agent.providers.protocol import FinishReason, Usage
     from micdrop_agent.result import EndStatus, TraceKind
@@ -66,14 +67,22 @@ class Ending:
     """How an answer ended, as it was known at that moment.
 
     The result is made of it when somebody asks: within ``cancel()`` a caller waits.
+
+    Args:
+        facts: Those of the answer; its end was noted last.
+        ledger: What it said.
+        status: How it ended.
+        upto: Characters of the text that belong to the result.
+        error: Why it failed.
     """
 
-    __slots__ = ("_at", "_attempts", "_error", "_facts", "_known", "_made", "_noted", "_status", "_text")
+    __slots__ = ("_at", "_attempts", "_error", "_facts", "_known", "_ledger", "_made", "_noted", "_status", "_upto")
 
-    def __init__(self, facts: Facts, status: EndStatus, text: str, error: Exception | None) -> None:
+    def __init__(self, facts: Facts, ledger: Ledger, status: EndStatus, upto: int, error: Exception | None) -> None:
         self._facts = facts
+        self._ledger = ledger
         self._status: EndStatus = status
-        self._text = text
+        self._upto = upto
         self._error = error
         self._at, _, _ = facts.trace[-1]  # the end was noted last
         self._made: AnswerResult | None = None
@@ -94,7 +103,7 @@ class Ending:
         usage, finish_reason, requests, extracted = self._known
         first = facts.first_chunk_at
         return AnswerResult(
-            text=self._text,
+            text=self._ledger.text[: self._upto],  # nothing is written behind an end
             status=self._status,
             error=self._error,
             attempts=tuple(facts.attempts[: self._attempts]),

@@ -13,6 +13,7 @@ tests/test_ledger.py and by invariants 5 and 6.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -223,6 +224,7 @@ class Ledger:
 
         The open segment is stored as far as that, marked as interrupted.
         """
+        self.conversation._settle()  # an earlier cut comes first
         events: list[Event] = []
         open_segment, self.open = self.open, None
         for segment in self.segments:
@@ -233,6 +235,10 @@ class Ledger:
             elif segment.stored is not None and segment.end > upto:
                 events += self._shorten(segment, upto)
         return events
+
+    def interrupt_unheard(self, upto: int) -> None:
+        """As ``interrupt``, where no listener, store or open call needs to know: before anybody looks."""
+        self.conversation._owe(partial(self.interrupt, upto))
 
     def _store_cut(self, segment: Segment, upto: int) -> list[Event]:
         """Store what was heard of the open segment, where it was being spoken.

@@ -250,15 +250,18 @@ class Answer(ObjectReceiveStream[str]):
         if not running and self._keeps(unread=keep_unread, heard=heard):
             return
         pipe.cut_off()
-        events = ledger.interrupt(upto)
-        if ledger.calls:
-            events += ledger.close_calls()
+        conversation, hub = ledger.conversation, self._agent._hub
+        events: list[Event] = []
+        if hub.unheard and conversation._unfollowed and not ledger.calls and self._agent._state == "open":
+            ledger.interrupt_unheard(upto)  # the caller waits for the voice to stop, not for this
+        else:
+            events = ledger.interrupt(upto) + ledger.close_calls()
         if running:
             self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
-            events += self._end_as("cancelled", text=ledger.text[:upto])
-        cancel_soon(self._home, self._scope, self._streams)
+            events += self._end_as("cancelled", upto)
+        cancel_soon(self._home, self._scope, self._streams, conversation._settle)
         if events:
-            self._agent._hub.emit(*events)
+            hub.emit(*events)
 
     def _keeps(self, *, unread: bool, heard: int | str | None) -> bool:
         """Whether an answer that has ended stays as it is."""
@@ -283,7 +286,7 @@ class Answer(ObjectReceiveStream[str]):
             self._error = error
             events += ledger.interrupt(ledger.length)
         events += ledger.close_calls('{"error":"no result"}')
-        ended = self._end_as(status, text=ledger.text, error=error)
+        ended = self._end_as(status, ledger.length, error=error)
         self._pipe.end()
         if error is not None:
             self._agent._log_failure(error)
@@ -296,14 +299,14 @@ class Answer(ObjectReceiveStream[str]):
         if turn.facts.ends_call and not turn.fenced:
             self._agent._spawn(self._announce_end, "micdrop end of call")
 
-    def _end_as(self, status: EndStatus, *, text: str, error: Exception | None = None) -> list[Event]:
+    def _end_as(self, status: EndStatus, upto: int, *, error: Exception | None = None) -> list[Event]:
         facts, agent = self._turn.facts, self._agent
         self._status = status
         if error is None:
             facts.note("end", status=status)
         else:
             facts.note("end", status=status, error=words_of(error))
-        ending = self._ending = Ending(facts, status, text, error)
+        ending = self._ending = Ending(facts, self._ledger, status, upto, error)
         if agent._logger.isEnabledFor(logging.DEBUG):
             agent._log_trace(ending.result.trace)
         if self._ended is not None:

@@ -25,17 +25,30 @@ class Conversation(Sequence[Item]):
     Source: Micdrop page "Agent (LLM)", "Conversation Management".
     """
 
-    __slots__ = ("_items", "_journal", "_mark", "_may_replace", "version")
+    __slots__ = ("_journal", "_list", "_mark", "_may_replace", "_owed", "_version")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        self._items: list[Item] = list(items)
+        self._list: list[Item] = list(items)
+        self._owed: Callable[[], object] | None = None
+        """A change that is made before anybody sees the conversation."""
         self._may_replace: Callable[[], None] | None = None
         self._journal: Callable[[int, int, tuple[Item, ...]], None] | None = None
         """Told of every change, in order: at which place, how many items went, which came."""
         self._mark = 0
         """Where the words that are being spoken belong if they are cut off; moves with what is before it."""
-        self.version: int = 0
+        self._version = 0
+
+    @property
+    def version(self) -> int:
         """Counts the changes; lets a provider keep what it made of an unchanged history."""
+        self._settle()
+        return self._version
+
+    @property
+    def _items(self) -> list[Item]:
+        if self._owed is not None:
+            self._settle()
+        return self._list
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -80,7 +93,7 @@ class Conversation(Sequence[Item]):
                 raise TypeError(f"a conversation holds messages and tool calls, not {item!r}")
         if self._may_replace is not None:
             self._may_replace()
-        gone, self._items = len(self._items), new
+        gone, self._list = len(self._items), new
         self._changed(0, gone, *new)
 
     def index_of(self, item: Item) -> int | None:
@@ -92,6 +105,22 @@ class Conversation(Sequence[Item]):
         return None
 
     # What follows is for the owner, the agent's own machinery.
+
+    def _owe(self, change: Callable[[], object]) -> None:
+        """Have ``change`` made before anybody reads or changes the conversation, or by ``_settle()``."""
+        self._settle()
+        self._owed = change
+
+    def _settle(self) -> None:
+        """Make the change that is owed, if there is one."""
+        owed, self._owed = self._owed, None
+        if owed is not None:
+            owed()
+
+    @property
+    def _unfollowed(self) -> bool:
+        """Whether nobody is told of changes as they are made."""
+        return self._journal is None
 
     def _insert(self, index: int, item: Item) -> None:
         self._mark += index < self._mark
@@ -114,7 +143,7 @@ class Conversation(Sequence[Item]):
         self._changed(index, 1)
 
     def _changed(self, index: int, gone: int, *come: Item) -> None:
-        self.version += 1
+        self._version += 1
         if self._journal is not None:
             self._journal(index, gone, come)
 
@@ -131,12 +160,12 @@ class Headed(Conversation):
         self._head = head
 
     @property
-    def _items(self) -> list[Item]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+    def _items(self) -> list[Item]:
         items = self._whole._items
         return [self._head, *items[1:]] if items and items[0].role == "system" else items
 
     @property
-    def version(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+    def version(self) -> int:
         """As that of the whole conversation."""
         return self._whole.version
 
