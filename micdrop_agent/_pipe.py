@@ -106,14 +106,15 @@ class Pipe:
         self._readers.unpark_all()
 
     def cut_off(self) -> None:
-        """Nothing is received from now on, not even a chunk that was handed over but not yet taken."""
+        """Nothing is received from now on, not even a chunk that was handed over but not yet taken.
+
+        The stream is closed by whoever ends the answer's task: ``cancel()`` has not the time.
+        """
         self.cut = self.cut or not self.drained
         self.over = True
         self.pending = self.counted = self._uncounted = 0
         if self.waiting:
-            self._readers.unpark_all()  # the last of them closes the streams: cancel() has not the time
-        else:
-            self.close()
+            self._readers.unpark_all()
         if self._room is not None or self._progress is not None:
             self.moved()
 
@@ -138,15 +139,16 @@ class Pipe:
         try:
             if self.pending or self.over:
                 await anyio.lowlevel.checkpoint()
+            woken = False
             while not (self.pending or self.over):
                 await self._readers.park()
+                woken = True
+            if woken and not self.cut:
                 # A reader whose scope was cancelled after it had been woken goes on as if it had not
                 # been: it gets no chunk, and the next reader does.
                 await anyio.lowlevel.checkpoint_if_cancelled()
         finally:
             self.waiting -= 1
-            if self.cut and not self.waiting:
-                self.close()
         if self.pending:
             return self._take()
         if not self.cut:

@@ -81,6 +81,7 @@ class Answer(ObjectReceiveStream[str]):
         "_home",
         "_ledger",
         "_linger",
+        "_next",
         "_pipe",
         "_scope",
         "_status",
@@ -108,6 +109,7 @@ class Answer(ObjectReceiveStream[str]):
         self._turn = Turn(self, agent, prompt=prompt, scope=self._scope)
         self._ledger = self._turn.ledger
         self._pipe = Pipe(self._ledger.took, home.loop)
+        self._next = self._pipe.receive
 
     # -- for everybody
 
@@ -179,12 +181,23 @@ class Answer(ObjectReceiveStream[str]):
             anyio.EndOfStream: The answer has ended, or was cancelled.
             ProviderError: The answer failed; comes after its last good chunk.
         """
-        chunk = await self._pipe.receive()
-        if chunk is not None:
-            return chunk
+        chunk = await self._next()
+        if chunk is None:
+            self._raise_failure()
+            raise anyio.EndOfStream
+        return chunk
+
+    async def __anext__(self) -> str:
+        # As inherited, without an exception on the way: after a barge-in the caller's loop is waited for.
+        chunk = await self._next()
+        if chunk is None:
+            self._raise_failure()
+            raise StopAsyncIteration
+        return chunk
+
+    def _raise_failure(self) -> None:
         if self._error is not None and self._agent.raise_on_failure and not self._cut:
             raise self._error
-        raise anyio.EndOfStream
 
     async def aclose(self) -> None:
         """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
@@ -327,6 +340,8 @@ class Answer(ObjectReceiveStream[str]):
                 raise
         finally:
             self._task_done = True
+            if self._pipe.over:
+                self._pipe.close()
             if self._task_ended is not None:
                 self._task_ended.set()
 

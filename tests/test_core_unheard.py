@@ -80,6 +80,7 @@ class Host:
                     self.seen.append(await answer.receive())
                 except anyio.EndOfStream:
                     self.seen.append(None)
+        await self.wait()  # Trio runs the reader and the speaker in any order
 
     def cancel(self, heard: int | str | None) -> None:
         self.agent.cancel(heard)

@@ -202,6 +202,18 @@ def test_unread_answers_in_cycles_close_their_streams_whatever_is_finalized_firs
     run_virtual(backend, main)
 
 
+def test_the_streams_of_an_answer_that_was_cut_are_closed_with_its_task(backend: Backend) -> None:
+    async def main() -> None:
+        async with ScriptedAgent(["One. ", HANG]) as agent:
+            answer = agent.answer()
+            assert await answer.receive() == "One. "
+            answer.cancel()
+            await anyio.sleep(1)
+            assert answer._pipe._inbox._closed, "left to the order in which a cycle is finalized"
+
+    run_virtual(backend, main)
+
+
 def test_a_thousand_answers_leave_no_objects_behind(backend: Backend) -> None:
     async def turns(agent: EchoAgent, count: int) -> None:
         for number in range(count):

@@ -181,7 +181,7 @@ class Probe:
 
     def _watch_answer(self, trace: AnswerTrace) -> None:
         answer: Any = trace.answer
-        push, receive, stop = answer._push, answer.receive, answer._stop
+        push, receive, stop = answer._push, answer._next, answer._stop
 
         def written(chunk: str) -> None:
             if trace.settled:
@@ -189,8 +189,10 @@ class Probe:
             trace.written.append(chunk)
             push(chunk)
 
-        async def received() -> str:
-            chunk: str = await receive()
+        async def received() -> str | None:
+            chunk: str | None = await receive()
+            if chunk is None:
+                return None
             if trace.silent:
                 self.trace.broken(1, f"the consumer of answer {trace.number} got {chunk!r} after cancel()")
             trace.received.append(chunk)
@@ -210,7 +212,7 @@ class Probe:
             # One that had ended before, unread, may be read to its end all the same.
             trace.silent = answer._cut
 
-        answer._push, answer.receive, answer._stop = written, received, stopped
+        answer._push, answer._next, answer._stop = written, received, stopped
         self._watch_turn(trace)
 
     def _watch_turn(self, trace: AnswerTrace) -> None:
