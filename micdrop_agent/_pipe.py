@@ -98,18 +98,13 @@ class Pipe:
         if self.over:
             return
         self.over = True
-        # An answer nobody reads ends as garbage in a cycle, where the stream may be finalized before
-        # the answer, and would warn that it was never closed: what is left does not stay in it.
+        # What nobody has read yet does not stay in the stream, which is closed with the answer's task.
         self._rest = [self._inbox.receive_nowait() for _ in range(self.pending)]
         self._rest.reverse()
-        self.close()
         self._readers.unpark_all()
 
     def cut_off(self) -> None:
-        """Nothing is received from now on, not even a chunk that was handed over but not yet taken.
-
-        The stream is closed by whoever ends the answer's task: ``cancel()`` has not the time.
-        """
+        """Nothing is received from now on, not even a chunk that was handed over but not yet taken."""
         self.cut = self.cut or not self.drained
         self.over = True
         self.pending = self.counted = self._uncounted = 0
@@ -119,7 +114,11 @@ class Pipe:
             self.moved()
 
     def close(self) -> None:
-        """Close both ends of the stream, for nobody uses them any more; wakes nobody."""
+        """Close both ends of the stream, for nobody uses them any more; wakes nobody.
+
+        Not left to the garbage collector: in a cycle the stream may be finalized before the answer, and
+        warn that it was never closed.
+        """
         self._outbox.close()
         self._inbox.close()
 
