@@ -8,11 +8,15 @@ from micdrop_agent.result import AnswerResult, TraceEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from micdrop_agent._ledger import Ledger
     from micdrop_agent.errors import Attempt
     from micdrop_agent.providers.protocol import FinishReason, Usage
     from micdrop_agent.result import EndStatus, TraceKind
+
+    Seen: TypeAlias = tuple["Facts", Ledger, EndStatus, int, Exception | None, int, int]
+    Known: TypeAlias = tuple[Usage | None, FinishReason | None, int, Any]
 
 __all__ = ["Ending", "Facts"]
 
@@ -76,20 +80,13 @@ class Ending:
         error: Why it failed.
     """
 
-    __slots__ = ("_at", "_attempts", "_error", "_facts", "_known", "_ledger", "_made", "_noted", "_status", "_upto")
+    __slots__ = ("_known", "_made", "_seen")
 
     def __init__(self, facts: Facts, ledger: Ledger, status: EndStatus, upto: int, error: Exception | None) -> None:
-        self._facts = facts
-        self._ledger = ledger
-        self._status: EndStatus = status
-        self._upto = upto
-        self._error = error
-        self._at, _, _ = facts.trace[-1]  # the end was noted last
         self._made: AnswerResult | None = None
-        # These two only grow; of the others a turn that goes on may still learn something.
-        self._attempts = len(facts.attempts)
-        self._noted = len(facts.trace)
-        self._known = facts.usage, facts.finish_reason, facts.requests, facts.extracted
+        # As known now: a turn that goes on may still learn something. The lists only grow.
+        self._seen: Seen = (facts, ledger, status, upto, error, len(facts.attempts), len(facts.trace))
+        self._known: Known = (facts.usage, facts.finish_reason, facts.requests, facts.extracted)
 
     @property
     def result(self) -> AnswerResult:
@@ -99,19 +96,20 @@ class Ending:
         return self._made
 
     def _make(self) -> AnswerResult:
-        facts = self._facts
+        facts, ledger, status, upto, error, attempts, noted = self._seen
         usage, finish_reason, requests, extracted = self._known
         first = facts.first_chunk_at
+        ended_at, _, _ = facts.trace[noted - 1]
         return AnswerResult(
-            text=self._ledger.text[: self._upto],  # nothing is written behind an end
-            status=self._status,
-            error=self._error,
-            attempts=tuple(facts.attempts[: self._attempts]),
+            text=ledger.text[:upto],  # nothing is written behind an end
+            status=status,
+            error=error,
+            attempts=tuple(facts.attempts[:attempts]),
             usage=usage,
             finish_reason=finish_reason,
             requests=requests,
             time_to_first_chunk=None if first is None else first - facts.started_at,
-            duration=self._at,
+            duration=ended_at,
             extracted=extracted,
-            trace=tuple(TraceEvent(*noted) for noted in facts.trace[: self._noted]),
+            trace=tuple(TraceEvent(*each) for each in facts.trace[:noted]),
         )

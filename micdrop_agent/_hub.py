@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 from blinker import ANY, Signal
@@ -31,6 +31,10 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+CONNECTED: Final[list[Signal]] = []
+"""The signals that ever had a receiver."""
+
+
 class _Ordered(dict[Any, None]):
     """A set that keeps the order of insertion: blinker calls receivers in its order."""
 
@@ -45,11 +49,9 @@ class _OrderedSignal(Signal):
     # blinker's default set of ids is walked in no order (its documented hook, PR #116).
     set_class = _Ordered  # type: ignore[assignment]  # a set by duck typing, as blinker allows
 
-    connected: ClassVar[bool] = False
-    """Whether any of these signals ever had a receiver."""
-
     def connect(self, receiver: F, sender: Any = ANY, weak: bool = True) -> F:
-        _OrderedSignal.connected = True
+        if self not in CONNECTED:
+            CONNECTED.append(self)
         return super().connect(receiver, sender, weak)
 
 
@@ -160,7 +162,7 @@ class EventHub:
     @property
     def unheard(self) -> bool:
         """Whether nobody in the process would hear an event of this agent, so that it need not be made."""
-        return not (self._listeners or self._inboxes or _OrderedSignal.connected)
+        return not (self._listeners or self._inboxes or CONNECTED)
 
     def emit(self, *events: Event) -> None:
         """Deliver ``events`` in order, now, or right after the one being delivered."""

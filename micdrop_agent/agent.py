@@ -342,7 +342,9 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         Source: Micdrop page "Agent (LLM)", ``cancel()``.
         """
         root = self if self._owner is None else self._root()
-        root._check_thread("cancel()")
+        home = root._home
+        if home is not None and root._state != "closed":
+            home.check("cancel()")
         if root._current is not None:
             root._current._stop(heard)
 

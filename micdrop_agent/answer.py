@@ -171,6 +171,8 @@ class Answer(ObjectReceiveStream[str]):
             TypeError: ``heard`` is neither.
             ValueError: ``heard`` is a negative number.
         """
+        if heard is None and self._pipe.cut:
+            return  # as a consumer's clean-up does, after a barge-in
         self._agent._check_thread("cancel()")
         self._stop(heard)
 
@@ -183,7 +185,8 @@ class Answer(ObjectReceiveStream[str]):
         """
         chunk = await self._next()
         if chunk is None:
-            self._raise_failure()
+            if self._error is not None:
+                self._raise(self._error)
             raise anyio.EndOfStream
         return chunk
 
@@ -191,13 +194,15 @@ class Answer(ObjectReceiveStream[str]):
         # As inherited, without an exception on the way: after a barge-in the caller's loop is waited for.
         chunk = await self._next()
         if chunk is None:
-            self._raise_failure()
+            if self._error is not None:
+                self._raise(self._error)
             raise StopAsyncIteration
         return chunk
 
-    def _raise_failure(self) -> None:
-        if self._error is not None and self._agent.raise_on_failure and not self._cut:
-            raise self._error
+    def _raise(self, error: Exception) -> None:
+        """Tell the consumer why the answer failed, if it is to be told so."""
+        if self._agent.raise_on_failure and not self._cut:
+            raise error
 
     async def aclose(self) -> None:
         """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
@@ -252,7 +257,7 @@ class Answer(ObjectReceiveStream[str]):
         """Settle everything in one synchronous step; only then cancel the scope."""
         pipe, ledger = self._pipe, self._ledger
         if pipe.cut and heard is None:
-            return  # as a reader's clean-up does, after a barge-in
+            return
         upto = ledger.received
         if heard is not None:
             upto = heard_since(ledger.restarted, heard, ledger.text[:upto])
@@ -272,7 +277,7 @@ class Answer(ObjectReceiveStream[str]):
         if running:
             self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", upto)
-        cancel_soon(self._home, self._scope, self._streams, conversation._settle)
+        cancel_soon(self._home, self._scope, self._streams, self._settle if running else conversation._settle)
         if events:
             hub.emit(*events)
 
@@ -300,6 +305,7 @@ class Answer(ObjectReceiveStream[str]):
             events += ledger.interrupt(ledger.length)
         events += ledger.close_calls('{"error":"no result"}')
         ended = self._end_as(status, ledger.length, error=error)
+        self._log_trace()
         self._pipe.end()
         if error is not None:
             self._agent._log_failure(error)
@@ -320,11 +326,18 @@ class Answer(ObjectReceiveStream[str]):
         else:
             facts.note("end", status=status, error=words_of(error))
         ending = self._ending = Ending(facts, self._ledger, status, upto, error)
-        if agent._logger.isEnabledFor(logging.DEBUG):
-            agent._log_trace(ending.result.trace)
         if self._ended is not None:
             self._ended.set()
         return [] if agent._hub.unheard else [AnswerFinished(ending.result)]
+
+    def _settle(self) -> None:
+        """What a barge-in leaves to be done, once its caller has gone on."""
+        self._ledger.conversation._settle()
+        self._log_trace()
+
+    def _log_trace(self) -> None:
+        if self._ending is not None and self._agent._logger.isEnabledFor(logging.DEBUG):
+            self._agent._log_trace(self._ending.result.trace)
 
     # -- the task
 

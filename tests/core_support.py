@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent import Message
+from micdrop_agent import Message, _hub
 from micdrop_agent.events import EVENT_TYPES, MessageAdded, MessageCorrected
 
 if TYPE_CHECKING:
+    import pytest
+
     from micdrop_agent import Agent
     from micdrop_agent.events import Event
+
+
+def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process in which no signal ever had a receiver: another test may have connected one."""
+    monkeypatch.setattr(_hub, "CONNECTED", [])
 
 
 def said(agent: Agent) -> list[tuple[Any, ...]]:

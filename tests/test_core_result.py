@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from core_support import nobody_listens
 from step_support import Model, down, with_model
 
 from micdrop_agent import Message
-from micdrop_agent._hub import _OrderedSignal, signal_of
+from micdrop_agent._hub import signal_of
 from micdrop_agent.errors import Attempt
 from micdrop_agent.events import EVENT_TYPES, AnswerFinished, MessageAdded
 from micdrop_agent.providers.protocol import Usage
@@ -105,11 +106,6 @@ def test_the_trace_of_a_barge_in_ends_with_it_although_the_response_is_closed_la
 
 
 # -- who hears of it
-
-
-def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process in which no signal ever had a receiver: another test may have connected one."""
-    monkeypatch.setattr(_OrderedSignal, "connected", False)
 
 
 @both

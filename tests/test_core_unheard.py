@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import pytest
-from core_support import log_of, said
+from core_support import log_of, nobody_listens, said
 from hypothesis import given
 from hypothesis import strategies as st
 from property_support import searching
@@ -38,6 +38,11 @@ ops: st.SearchStrategy[list[Op]] = st.lists(
     ),
     max_size=14,
 )
+
+
+@pytest.fixture(autouse=True)
+def _unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_listens(monkeypatch)
 
 
 class Speaker(Agent):
