@@ -107,14 +107,16 @@ class Home:
     Attributes:
         loop: The asyncio loop; ``None`` on Trio.
         clock: Seconds on the loop's clock, as ``anyio.current_time()`` tells them.
+        new_scope: Makes a cancel scope: the class that ``anyio.CancelScope()`` finds anew each time.
     """
 
-    __slots__ = ("_mark", "_running", "_thread", "clock", "loop")
+    __slots__ = ("_mark", "_running", "_thread", "clock", "loop", "new_scope")
 
     def __init__(self) -> None:
         loop: Any = running_loop()
         self.loop: Any = loop
         self.clock: Callable[[], float] = anyio.current_time if loop is None else loop.time
+        self.new_scope: type[anyio.CancelScope] = type(anyio.CancelScope())
         self._thread = threading.get_ident()
         # Looked up once: cancel() is waited for.
         self._running: Any = None if loop is None else sys.modules["asyncio"]._get_running_loop

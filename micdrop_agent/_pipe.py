@@ -59,8 +59,8 @@ class Pipe:
     def __init__(self, took: Callable[[int], None], loop: Any) -> None:
         self._took = took
         self._loop = loop
-        # Not create_memory_object_stream[str]: a typing alias that is called costs more than the streams.
-        self._outbox, self._inbox = cast("Streams", anyio.create_memory_object_stream(math.inf))
+        self._outbox: MemoryObjectSendStream[str] | None = None
+        self._inbox: MemoryObjectReceiveStream[str]
         self._rest: list[str] = []
         """What was unread at the end, the last chunk first."""
         self.pending = 0
@@ -85,9 +85,23 @@ class Pipe:
 
     # -- the producer's end
 
+    def open(self) -> MemoryObjectSendStream[str]:
+        """Make the stream; ``push()`` does it if nobody did it while there was time."""
+        # Not create_memory_object_stream[str]: a typing alias that is called costs more than the streams.
+        self._outbox, self._inbox = cast("Streams", anyio.create_memory_object_stream(math.inf))
+        return self._outbox
+
+    def open_early(self) -> None:
+        """Make the stream now, unless it is there or no longer needed."""
+        if self._outbox is None and not self.over:
+            self.open()
+
     def push(self, chunk: str) -> None:
         """Add the next chunk; never waits."""
-        self._outbox.send_nowait(chunk)
+        outbox = self._outbox
+        if outbox is None:
+            outbox = self.open()
+        outbox.send_nowait(chunk)
         self.pending += 1
         self._uncounted += len(chunk)
         if self.waiting:
@@ -119,8 +133,9 @@ class Pipe:
         Not left to the garbage collector: in a cycle the stream may be finalized before the answer, and
         warn that it was never closed.
         """
-        self._outbox.close()
-        self._inbox.close()
+        if self._outbox is not None:
+            self._outbox.close()
+            self._inbox.close()
 
     async def wait_for_room(self, size: int, given_up: Callable[[], bool]) -> None:
         """Wait until at most ``size`` chunks are pending, or ``given_up()`` is true."""

@@ -167,7 +167,7 @@ class Step:
         turn.ran_tool = False
         request = Request(items=agent._items(turn), tools=self.tools, continue_from=self.continue_from)
         self._narration = self._new_narration()
-        self._clock = anyio.CancelScope()
+        self._clock = turn._answer._home.new_scope()
         self._set_clock(agent.timeouts.first_chunk, "first chunk", response)
         if self.tools and agent.parallel_tools:
             with lone_error_unwrapped():

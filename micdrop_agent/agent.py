@@ -301,15 +301,17 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             )
         if self._state != "open" or self._tasks is None:
             raise RuntimeError("the agent was closed by a listener while answer() ran")
-        prompt = next(
-            (item for item in reversed(self.conversation) if isinstance(item, Message) and item.role == "user"),
-            None,
-        )
-        assert self._home is not None
-        answer = self._current = Answer(self, prompt, self._home)
+        prompt = next((item for item in reversed(self.conversation) if item.role == "user"), None)
+        home = self._home
+        assert home is not None
+        assert prompt is None or isinstance(prompt, Message)
+        answer = self._current = Answer(self, prompt, home)
         for began in self._began:
             began(answer)
         self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
+        if home.loop is not None:
+            # Behind the first step of the answer's task: that sends its request, and then there is time.
+            home.loop.call_soon(answer._pipe.open_early)
         return answer
 
     async def _run_answer(self, answer: Answer, previous: Answer | None) -> None:

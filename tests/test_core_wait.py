@@ -197,6 +197,7 @@ def test_unread_answers_in_cycles_close_their_streams_whatever_is_finalized_firs
             answer = agent.answer()
             await anyio.sleep(1)
             assert not answer._turn.fenced
+            assert answer._pipe._outbox is not None
             assert answer._pipe._inbox._closed, "left to the order in which a cycle is finalized"
 
     run_virtual(backend, main)
@@ -209,6 +210,7 @@ def test_the_streams_of_an_answer_that_was_cut_are_closed_with_its_task(backend:
             assert await answer.receive() == "One. "
             answer.cancel()
             await anyio.sleep(1)
+            assert answer._pipe._outbox is not None
             assert answer._pipe._inbox._closed, "left to the order in which a cycle is finalized"
 
     run_virtual(backend, main)

@@ -52,13 +52,15 @@ class HttpProvider:
     async def open(self, request: Request) -> ProviderStream:
         """See ``Provider.open``."""
         body = self.builder.build(request)
+        made: list[Translator] = []
         try:
-            response = await self.transport.post(self.path, self.headers, body)
+            # The translator is not needed before the response is there, and made while the server thinks.
+            response = await self.transport.post(self.path, self.headers, body, lambda: made.append(self.translator()))
         except ProviderError as error:
             error.provider = error.provider or self.name
             raise
         if response.status in _GOOD:
-            return HttpStream(response, self.translator(), self.name)
+            return HttpStream(response, made[-1] if made else self.translator(), self.name)
         raise await self._refused(response)
 
     async def _refused(self, response: Response) -> ProviderError:

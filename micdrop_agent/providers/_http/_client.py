@@ -25,7 +25,7 @@ from micdrop_agent.providers._http._transport import CLOSE_TIMEOUT_S, Response
 from micdrop_agent.providers._http._url import BaseUrl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from micdrop_agent.errors import FailureKind
 
@@ -79,7 +79,13 @@ class ClientTransport:
     async def prewarm(self) -> None:
         """Nothing: a request of ours only to open a connection would reach the user's hooks and logs."""
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+    async def post(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        meanwhile: Callable[[], None] | None = None,  # noqa: ARG002 - the client does not tell when that is
+    ) -> Response:
         """See ``Transport.post``."""
         if not self._owned:
             check_home(self._client)

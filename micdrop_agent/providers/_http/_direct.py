@@ -32,7 +32,7 @@ from micdrop_agent.providers._http._url import BaseUrl
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from anyio.abc import ByteStream
 
@@ -132,7 +132,9 @@ class DirectTransport:
             self._warming.set()
             self._warming = None
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+    async def post(
+        self, path: str, headers: Mapping[str, str], body: bytes, meanwhile: Callable[[], None] | None = None
+    ) -> Response:
         """Send a request and wait for the head of its response; see ``Transport.post``."""
         self._check_usable()
         request = RequestBytes(self._head.make(path, headers, len(body)) + body)
@@ -144,12 +146,12 @@ class DirectTransport:
         if connection is not None:
             parser = self._new_parser()
             try:
-                return await self._exchange(connection, parser, request)
+                return await self._exchange(connection, parser, request, meanwhile)
             except ProviderError:
                 if parser.started or self._closed:
                     raise
             # The server had closed the connection while it was idle: no fault of this request.
-        return await self._exchange(await self._open(), self._new_parser(), request)
+        return await self._exchange(await self._open(), self._new_parser(), request, meanwhile)
 
     async def aclose(self) -> None:
         """Close every connection, also those of live responses. Idempotent."""
@@ -217,7 +219,9 @@ class DirectTransport:
         self._idle.append(connection)
         return True
 
-    async def _exchange(self, connection: Connection, parser: ResponseParser, request: bytes) -> DirectResponse:
+    async def _exchange(
+        self, connection: Connection, parser: ResponseParser, request: bytes, meanwhile: Callable[[], None] | None
+    ) -> DirectResponse:
         """Send the request and read until the head of the response is there."""
         self._live.add(connection)
         try:
@@ -227,6 +231,9 @@ class DirectTransport:
                 # A server may refuse a large body and close before it has read it all: its answer
                 # is then waiting here. If there is none, reading says so.
                 connection.broken = True
+            parser.begin()
+            if meanwhile is not None:
+                meanwhile()
             while not parser.head_complete:
                 await read_more(connection, parser)
         except BaseException:

@@ -72,11 +72,16 @@ class ResponseParser:
         self.pieces: list[bytes] = []
         # The parser calls this once per HTTP chunk: no Python frame in between.
         self.on_body: Callable[[bytes], None] = self.pieces.append
-        self._parser: Any = httptools.HttpResponseParser(self)
+        self._parser: Any = None
+
+    def begin(self) -> Any:
+        """Get ready for the first bytes; ``feed()`` does it if nobody did it while there was time."""
+        self._parser = httptools.HttpResponseParser(self)
         # Small servers do these; the grammar's other liberties stay off.
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, lenient_chunked_length=True
         )
+        return self._parser
 
     @property
     def started(self) -> bool:
@@ -93,8 +98,9 @@ class ResponseParser:
         if self._received > self._max_response_bytes:
             raise _too_large("its response", self._max_response_bytes)
         had_head = self.head_complete
+        parser = self._parser or self.begin()
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             raise ProviderError("the server wants to leave HTTP (status 101)", kind="connection") from None
         except httptools.HttpParserError as error:

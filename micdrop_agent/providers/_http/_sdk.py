@@ -19,7 +19,7 @@ from micdrop_agent.providers._http._request import with_defaults
 from micdrop_agent.providers._http._transport import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["SdkTransport"]
 
@@ -68,7 +68,13 @@ class SdkTransport:
     async def prewarm(self) -> None:
         """Nothing: the SDK's pool is the user's."""
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+    async def post(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        meanwhile: Callable[[], None] | None = None,  # noqa: ARG002 - the client does not tell when that is
+    ) -> Response:
         """See ``Transport.post``."""
         check_home(self._client)
         every = with_defaults(headers)

@@ -127,13 +127,17 @@ class Response(ABC):
 class Transport(Protocol):
     """Where requests of one provider go. Belongs to one event loop; use it from there only."""
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+    async def post(
+        self, path: str, headers: Mapping[str, str], body: bytes, meanwhile: Callable[[], None] | None = None
+    ) -> Response:
         """Send a request and wait for the head of its response, whatever its status.
 
         Args:
             path: Below the base URL, for example ``/chat/completions``.
             headers: Further headers, names in lower case.
             body: The JSON body.
+            meanwhile: Work for the time in which the server thinks. A transport may call it, more than once
+                if the request is sent again, or leave it.
 
         Raises:
             ProviderError: No response came (``connection``, ``timeout``), or it is no HTTP (``protocol``).
