@@ -24,7 +24,7 @@ class Response:
     doubtful: bool = False
     """The finish came so early that more may follow."""
     outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
-    called: set[str] = attrs.field(factory=set[str])
+    called: frozenset[str] = frozenset()
     muted: bool = False
     late: str | None = None
     """Which clock ran out; ``None`` while none has."""

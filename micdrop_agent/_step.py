@@ -331,7 +331,7 @@ class Step:
     async def _call(self, event: CallReady, response: Response) -> None:
         if not self.tools:
             return  # none was offered: the last request of a turn wants words
-        response.called.add(event.name)
+        response.called |= {event.name}
         self._end_text(response)
         tool = next((tool for tool in self.tools if tool.name == event.name), None)
         if tool is not None and tool.skip_answer and tool.kind != "end_call":

@@ -298,3 +298,22 @@ def test_an_attempt_within_a_fenced_turn_is_fenced_from_its_beginning(backend: B
             assert answer.status == "cancelled"
 
     run_virtual(backend, scenario)
+
+
+@both
+@pytest.mark.parametrize("suppressed", [False, True])
+def test_a_lone_error_keeps_what_its_author_said_of_its_cause(backend: Backend, suppressed: bool) -> None:
+    cause, context = KeyError("cause"), KeyError("context")
+    error = ValueError("alone")
+    error.__cause__ = cause if suppressed else None
+    error.__context__ = context
+    error.__suppress_context__ = suppressed
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="alone") as caught, lone_error_unwrapped():
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [error])
+        assert caught.value is error
+
+    run_virtual(backend, main)
+    assert (error.__cause__, error.__context__) == (cause if suppressed else None, context)
+    assert error.__suppress_context__ is suppressed
