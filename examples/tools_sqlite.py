@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -42,14 +43,14 @@ def restaurant_tools(file: Path) -> list[Tool]:
     @tool(thread=True, timeout=2.0)
     def free_tables(day: Day, people: Annotated[int, "how many will sit at it"]) -> list[dict[str, int]]:
         """Tables that are still free on a day and large enough."""
-        with sqlite3.connect(file) as database:
+        with closing(sqlite3.connect(file)) as database:
             return [{"table": number, "seats": seats} for number, seats in database.execute(FREE, (people, day))]
 
     @tool(thread=True, on_cancel="finish", emit_output=True)
     def book_table(table: int, day: Day, guest: str) -> dict[str, str]:
         """Book a table under the guest's name."""
         try:
-            with sqlite3.connect(file) as database:  # one transaction
+            with closing(sqlite3.connect(file)) as database, database:  # one transaction
                 database.execute("INSERT INTO booking VALUES (?, ?, ?)", (table, day, guest))
         except sqlite3.IntegrityError:
             return {"status": "taken"}  # the model reads this and offers another one
@@ -68,7 +69,7 @@ async def tell(turn: Turn) -> None:
 async def main(folder: str) -> None:
     """A call in which a table is booked twice, by a model that makes a mistake first."""
     file = Path(folder) / "restaurant.db"
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.executescript(SCHEMA)
     model = ScriptedAgent(
         [Call("free_tables", {"day": "friday", "people": "two"}), tell],  # wrong type: the model is told
@@ -85,7 +86,7 @@ async def main(folder: str) -> None:
             agent.add_user_message(text)
             async for chunk in agent.answer():
                 print(f"agent:  {chunk}")
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         print("booked:", database.execute("SELECT number, day, guest FROM booking ORDER BY guest").fetchall())
 
 
