@@ -38,9 +38,10 @@ class lone_error_unwrapped:  # noqa: N801 - read as a function, as those of cont
         try:
             raise lone
         finally:
-            # Raised here, it gets the group as its context, which holds the error itself: a cycle.
+            # Raised here, it gets the group as its context, which holds the error itself: a cycle. So do the
+            # names of this frame, which its traceback holds.
             lone.__context__, lone.__cause__, lone.__suppress_context__ = context, cause, hidden
-            del lone, errors, group
+            del lone, errors, group, error
 
 
 def _is_cancellation(error: BaseException) -> bool:

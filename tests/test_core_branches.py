@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,6 +13,7 @@ from step_support import CALLS, Model, Provider, Stream, call, down
 import micdrop_agent
 from fallback_kit import listen
 from micdrop_agent import (
+    Agent,
     Conversation,
     EchoAgent,
     ExtractJson,
@@ -27,7 +30,7 @@ from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_vi
 from micdrop_agent.turn import Race
 
 if TYPE_CHECKING:
-    from micdrop_agent import Agent, Turn
+    from micdrop_agent import Turn
     from micdrop_agent.providers.protocol import Request
 
 both = pytest.mark.parametrize("backend", BACKENDS)
@@ -317,3 +320,59 @@ def test_a_lone_error_keeps_what_its_author_said_of_its_cause(backend: Backend, 
     run_virtual(backend, main)
     assert (error.__cause__, error.__context__) == (cause if suppressed else None, context)
     assert error.__suppress_context__ is suppressed
+
+
+class AloneError(Exception):
+    pass
+
+
+@both
+def test_a_lone_error_is_gone_with_its_last_reader_and_waits_for_no_collection(backend: Backend) -> None:
+    def told() -> weakref.ref[AloneError]:
+        try:
+            with lone_error_unwrapped():
+                raise ExceptionGroup("unhandled errors in a TaskGroup", [AloneError()])
+        except AloneError as error:
+            return weakref.ref(error)
+        raise AssertionError("it was not raised")
+
+    async def main() -> None:
+        gc.disable()
+        try:
+            assert told()() is None
+        finally:
+            gc.enable()
+
+    run_virtual(backend, main)
+
+
+@both
+def test_what_an_agent_and_a_turn_hold_has_slots(backend: Backend) -> None:
+    class Bare(Agent):
+        async def generate_answer(self, turn: Turn) -> None:
+            assert vars(turn) == {}
+
+    async def main() -> None:
+        async with Bare() as agent:
+            assert (await agent.answer().wait()).status == "completed"
+            assert {*vars(agent)} <= {"_AsyncContextManagerMixin__cm"}  # AnyIO's own
+
+    run_virtual(backend, main)
+
+
+@both
+def test_the_stream_of_chunks_is_made_while_the_model_thinks(backend: Backend) -> None:
+    async def main() -> None:
+        async with ScriptedAgent([HANG]) as agent:
+            answer = agent.answer()
+            assert answer._pipe._outbox is None, "made while the caller waits for answer()"
+            await anyio.sleep(1)
+            if backend == "asyncio":  # on Trio nothing can be put behind a task's first step
+                assert answer._pipe._outbox is not None
+            answer.cancel()
+            late = agent.answer()
+            late.cancel()
+            await anyio.sleep(1)
+            assert late._pipe._outbox is None, "made for an answer that had ended"
+
+    run_virtual(backend, main)
