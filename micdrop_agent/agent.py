@@ -344,9 +344,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         Source: Micdrop page "Agent (LLM)", ``cancel()``.
         """
         root = self if self._owner is None else self._root()
-        home = root._home
-        if home is not None and root._state != "closed":
-            home.check("cancel()")
+        root._check_thread("cancel()")
         if root._current is not None:
             root._current._stop(heard)
 

@@ -171,8 +171,6 @@ class Answer(ObjectReceiveStream[str]):
             TypeError: ``heard`` is neither.
             ValueError: ``heard`` is a negative number.
         """
-        if heard is None and self._pipe.cut:
-            return  # as a consumer's clean-up does, after a barge-in
         self._agent._check_thread("cancel()")
         self._stop(heard)
 
@@ -185,8 +183,7 @@ class Answer(ObjectReceiveStream[str]):
         """
         chunk = await self._next()
         if chunk is None:
-            if self._error is not None:
-                self._raise(self._error)
+            self._tell_failure()
             raise anyio.EndOfStream
         return chunk
 
@@ -194,15 +191,14 @@ class Answer(ObjectReceiveStream[str]):
         # As inherited, without an exception on the way: after a barge-in the caller's loop is waited for.
         chunk = await self._next()
         if chunk is None:
-            if self._error is not None:
-                self._raise(self._error)
+            self._tell_failure()
             raise StopAsyncIteration
         return chunk
 
-    def _raise(self, error: Exception) -> None:
-        """Tell the consumer why the answer failed, if it is to be told so."""
-        if self._agent.raise_on_failure and not self._cut:
-            raise error
+    def _tell_failure(self) -> None:
+        """Raise for the consumer what the answer failed with, if it failed and that is to be told."""
+        if self._error is not None and self._agent.raise_on_failure and not self._cut:
+            raise self._error
 
     async def aclose(self) -> None:
         """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
@@ -257,7 +253,7 @@ class Answer(ObjectReceiveStream[str]):
         """Settle everything in one synchronous step; only then cancel the scope."""
         pipe, ledger = self._pipe, self._ledger
         if pipe.cut and heard is None:
-            return
+            return  # as a reader's clean-up does, after a barge-in
         upto = ledger.received
         if heard is not None:
             upto = heard_since(ledger.restarted, heard, ledger.text[:upto])
