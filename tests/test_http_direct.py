@@ -82,6 +82,23 @@ def test_turn_after_turn_goes_over_one_connection(backend: Backend) -> None:
 
 
 @each_backend
+def test_there_is_time_for_other_work_once_the_request_is_on_its_way(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedProvider([say("Hello.")]) as provider:
+            transport = transport_to(provider)
+            for number in range(2):
+                asked_for: list[int] = []
+                response = await transport.post(PATH, {}, b"{}", lambda: asked_for.append(len(transport._live)))  # noqa: B023 - at once
+                assert asked_for == [1], "not once for each request, or not while it is under way"
+                async with response:
+                    assert (await body_of(response)).endswith(b"data: [DONE]\n\n")
+                assert len(provider.requests) == number + 1
+            await transport.aclose()
+
+    run_virtual(backend, scenario)
+
+
+@each_backend
 def test_the_bytes_of_each_read_are_given_out_when_they_come(backend: Backend) -> None:
     async def scenario() -> None:
         async with ScriptedProvider([say("one", "two", gap=1.0)]) as provider:

@@ -121,6 +121,40 @@ def test_a_name_is_connected_to_and_read_like_an_address(uv: bool) -> None:
     run(uv, scenario)
 
 
+@loops
+def test_all_connections_of_a_loop_are_read_into_one_buffer_and_no_other_loop_is(uv: bool) -> None:
+    buffers: list[memoryview] = []
+
+    async def scenario() -> None:
+        async with connected() as (one, _), connected() as (two, _):
+            assert one.get_buffer(-1) is two.get_buffer(-1)
+            buffers.append(one.get_buffer(-1))
+
+    run(uv, scenario)
+    run(uv, scenario)
+    assert buffers[0] is not buffers[1]
+
+
+@pytest.mark.parametrize(
+    ("host", "raced"),
+    [("127.0.0.1", False), ("::1", False), ("localhost", True), ("127.1", True), ("a\0b", True), ("", True)],
+)
+def test_only_a_name_is_looked_up_and_raced(monkeypatch: pytest.MonkeyPatch, host: str, raced: bool) -> None:
+    asked: list[str] = []
+
+    async def connect_tcp(host: str, port: int) -> None:
+        asked.append(host)
+        raise OSError("not here")
+
+    async def scenario() -> None:
+        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
+        with pytest.raises(OSError):  # noqa: PT011 - nothing listens at port 1
+            await connect_direct(host, 1, tls=False, context=None)
+
+    run(False, scenario)
+    assert asked == [host] * raced
+
+
 def open_sockets() -> list[str]:
     return sorted(name for each in Path("/proc/self/fd").iterdir() if (name := target(each)).startswith("socket:"))
 
