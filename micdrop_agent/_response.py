@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Response"]
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Response:
     """What one response brought."""
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["ToolsOutcome", "begin_call", "run_call", "run_call_apart", "run_calls"]
 
 
-@attrs.define
+@attrs.define(eq=False)
 class ToolsOutcome:
     """What a set of tool calls means for the turn.
 

@@ -41,7 +41,7 @@ _MAX_BYTES: Final = 256 * 1024
 _Key: TypeAlias = tuple[str, str, str]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Kept:
     response: int
     members: Mapping[str, bytes]

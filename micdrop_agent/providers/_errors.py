@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -53,7 +53,7 @@ _SECRETS: Final = re.compile(
 _FACTS: Final = ("code", "type", "status", "reason", "status_code", "error_code", "raw_status_code")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Facts:
     """What an error body says, wherever it says it."""
 
@@ -246,8 +246,8 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     until = _date(value)
     if until is None:
         return None
-    now = _date(headers.get("date")) or datetime.now(UTC)
-    return max(0.0, (until - now).total_seconds())
+    now = _date(headers.get("date"))
+    return max(0.0, until - (time.time() if now is None else now))
 
 
 def _number(value: str | None) -> float | None:
@@ -258,16 +258,18 @@ def _number(value: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _date(value: str | None) -> datetime | None:
+def _date(value: str | None) -> float | None:
+    """Seconds since the epoch."""
     if not value:
         return None
-    from email.utils import parsedate_to_datetime  # a rare need, and 5 ms of import
+    from datetime import UTC  # a rare need, and 6 ms of import
+    from email.utils import parsedate_to_datetime
 
     try:
         date = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def hide_secrets(text: str, secret: str | None = None) -> str:

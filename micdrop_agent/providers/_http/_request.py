@@ -14,7 +14,7 @@ __all__ = ["Headers", "RequestBytes", "RequestHead", "with_defaults"]
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_A_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_NOT_IN_A_TARGET: Final = re.compile(r"[\x00-\x20\x7f-\U0010ffff]")
+_NOT_IN_A_TARGET: Final = re.compile(r"[^!-~]")
 _OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 """Headers that say how the bytes go over this connection; nobody else can know."""
 

@@ -20,7 +20,7 @@ _MAX_LABEL: Final = 63
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class BaseUrl:
     """Where a server is, taken apart once.
 
