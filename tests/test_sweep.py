@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 import pytest
+from core_support import nobody_listens
 from sweep_expected import EXPECTED, told
 from sweep_scenarios import FALLBACK, SINGLE
 from sweep_stories import STORIES
@@ -62,6 +63,15 @@ def test_every_invariant_holds_wherever_a_scenario_is_interrupted(scenario: Scen
     # The stories are many and long; the other half of their steps would cost ten seconds.
     every = 2 if scenario in STORIES else 1
     _points.append(cancel_everywhere(scenario, inject=inject, every=every).points)
+
+
+@pytest.mark.parametrize("inject", sorted(INJECTIONS))
+@pytest.mark.parametrize("scenario", [*SINGLE, *FALLBACK], ids=lambda scenario: scenario.__name__)
+def test_every_invariant_holds_where_nobody_listens(
+    scenario: Scenario, inject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody_listens(monkeypatch)
+    cancel_everywhere(scenario, inject=inject, listen=False)
 
 
 def test_the_sweep_covers_at_least_ten_thousand_points() -> None:

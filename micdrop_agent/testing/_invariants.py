@@ -49,11 +49,14 @@ def check_invariants(trace: Trace) -> None:
     """
     for number, what in trace.violations:
         raise InvariantError(number, what)
-    for answer in trace.answers:
-        _check_end(answer)
-        _check_text(answer, trace)
+    if trace.listened:
+        for answer in trace.answers:
+            _check_end(answer)
+            _check_text(answer, trace)
+        _check_replay(trace)
+    else:
+        _check_all_text(trace)
     _check_pairs(trace)
-    _check_replay(trace)
     if trace.tasks_left:
         raise InvariantError(11, f"{trace.tasks_left} tasks are left after the agent was closed")
     error: object = trace.error
@@ -75,13 +78,41 @@ def _check_end(trace: AnswerTrace) -> None:
 def _check_text(trace: AnswerTrace, whole: Trace) -> None:
     if trace.received != trace.written[: len(trace.received)]:
         raise InvariantError(4, f"received {trace.received}, written {trace.written}")
-    said, written = "".join(trace.received), "".join(trace.written)
     texts = [item for item in trace.stored if isinstance(item, Message) and item.role == "assistant"]
     if any(is_blank(item.content) for item in texts):
         raise InvariantError(5, f"answer {trace.number} stored a blank message")
     stored = "".join(item.content for item in texts)
+    wanted = _wanted(trace, whole, stored=bool(stored))
+    if _letters(stored) != _letters(wanted):
+        raise InvariantError(5, f"answer {trace.number} stored {stored!r}; its consumer received {wanted!r}")
+    # One stretch of text, so it is the one that was cut.
+    cut = trace.answer.status == "cancelled" and len(trace.answer._ledger.segments) == 1 and len(texts) == 1
+    written = "".join(trace.written)
+    if cut and _letters(stored) != _letters(written) and not (texts[0].metadata or {}).get("interrupted"):
+        raise InvariantError(
+            5, f"answer {trace.number} stored {stored!r} of {written!r} and did not mark it as interrupted"
+        )
+
+
+def _check_all_text(trace: Trace) -> None:
+    """Of a run without events: the conversation holds what the consumers of all answers received."""
+    for answer in trace.answers:
+        if answer.answer.status not in STATUSES:
+            raise InvariantError(3, f"answer {answer.number} never ended: {answer.answer.status}")
+        if any(event.kind == "switch" and event.detail["restarted"] for event in answer.answer.result.trace):
+            return  # how much of its text was taken back, only the events tell
+    added = [item for item in trace.final if not any(item is known for known in trace.initial)]
+    texts = [item.content for item in added if isinstance(item, Message) and item.role == "assistant"]
+    wanted = [_wanted(answer, trace, stored=True) for answer in trace.answers]
+    if _letters("".join(texts)) != _letters("".join(wanted)):
+        raise InvariantError(5, f"the conversation has {texts!r}; the consumers received {wanted!r}")
+
+
+def _wanted(trace: AnswerTrace, whole: Trace, *, stored: bool) -> str:
+    """What should be stored of an answer."""
+    said = "".join(trace.received)
     # An answer that ended by itself and may still be read keeps all of its text.
-    wanted = said if trace.silent else written
+    wanted = said if trace.silent else "".join(trace.written)
     if trace.cut_at is not None:
         wanted = said[: trace.cut_at]
     if trace.taken_back and not stored:
@@ -89,15 +120,11 @@ def _check_text(trace: AnswerTrace, whole: Trace) -> None:
         wanted = wanted[trace.taken_back :]
     elif trace.taken_back:
         wanted = wanted[trace.taken_back :] or wanted
-    wanted = wanted.removeprefix(whole.hook_text) if len(wanted) >= len(whole.hook_text) else ""
-    if "".join(stored.split()) != "".join(wanted.split()):
-        raise InvariantError(5, f"answer {trace.number} stored {stored!r}; its consumer received {wanted!r}")
-    # One stretch of text, so it is the one that was cut.
-    cut = trace.answer.status == "cancelled" and len(trace.answer._ledger.segments) == 1 and len(texts) == 1
-    if cut and "".join(stored.split()) != "".join(written.split()) and not (texts[0].metadata or {}).get("interrupted"):
-        raise InvariantError(
-            5, f"answer {trace.number} stored {stored!r} of {written!r} and did not mark it as interrupted"
-        )
+    return wanted.removeprefix(whole.hook_text) if len(wanted) >= len(whole.hook_text) else ""
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())
 
 
 def _check_pairs(trace: Trace) -> None:

@@ -92,6 +92,8 @@ class Trace:
     at_close: list[Item] | None = None
     """The conversation when the agent was closed: what is added later is told to nobody."""
     hook_text: str = ""
+    listened: bool = True
+    """Whether the probe heard the events; else nothing is known of them."""
     error: BaseException | None = None
     tasks_left: int = 0
     steps: int = 0
@@ -116,10 +118,15 @@ def _shape(event: Event) -> tuple[Any, ...]:
 
 
 class Probe:
-    """Hands a scenario what it needs to be watched; ``watch(agent)`` right after the agent is open."""
+    """Hands a scenario what it needs to be watched; ``watch(agent)`` right after the agent is open.
 
-    def __init__(self) -> None:
-        self.trace: Trace = Trace()
+    Args:
+        listen: Listen to every event. Without, the agent is one that nobody listens to, and nobody
+            looks at its conversation between two steps.
+    """
+
+    def __init__(self, *, listen: bool = True) -> None:
+        self.trace: Trace = Trace(listened=listen)
         self.stop_reading = False
         self._stopping: list[AnswerTrace] = []
 
@@ -128,10 +135,11 @@ class Probe:
         trace = self.trace
         trace.agent = agent
         trace.initial = list(agent.conversation)
-        for kind in EVENT_TYPES:
-            agent.on(kind, self._on_event)
         patched: Any = agent
-        patched._hub.emit = self._emit(agent._hub.emit)
+        if trace.listened:
+            for kind in EVENT_TYPES:
+                agent.on(kind, self._on_event)
+            patched._hub.emit = self._emit(agent._hub.emit)
         patched.answer = self._answer(agent.answer)
         patched.cancel = self._cancel(agent.cancel)
         patched._close = self._close(agent._close)  # the synchronous part of aclose()
@@ -174,7 +182,7 @@ class Probe:
     def _close(self, close: Callable[[], None]) -> Callable[[], None]:
         def wrapped() -> None:
             close()
-            if self.trace.at_close is None and self.trace.agent is not None:
+            if self.trace.listened and self.trace.at_close is None and self.trace.agent is not None:
                 self.trace.at_close = list(self.trace.agent.conversation)
 
         return wrapped
@@ -205,15 +213,20 @@ class Probe:
             finally:
                 self._stopping.pop()
             trace.settled = True
-            if trace.received_when_stopped is None:
-                trace.received_when_stopped = len(trace.received)
-                trace.items_when_stopped = list(trace.answer._turn.conversation)
-                trace.events_when_stopped = len(self.trace.events)
+            self._note_stop(trace)
             # One that had ended before, unread, may be read to its end all the same.
             trace.silent = answer._cut
 
         answer._push, answer._next, answer._stop = written, received, stopped
         self._watch_turn(trace)
+
+    def _note_stop(self, trace: AnswerTrace) -> None:
+        if trace.received_when_stopped is not None:
+            return
+        trace.received_when_stopped = len(trace.received)
+        trace.events_when_stopped = len(self.trace.events)
+        if self.trace.listened:  # a look is what the message of a barge-in may be waiting for
+            trace.items_when_stopped = list(trace.answer._turn.conversation)
 
     def _watch_turn(self, trace: AnswerTrace) -> None:
         """A turn that an agent keeps for later has no effect any more; that it tries is its fault all the same."""
@@ -292,6 +305,8 @@ class Probe:
         running = [trace for trace in self.trace.answers if trace.answer.status == "running"]
         if len(running) > 1:
             self.trace.broken(7, f"{len(running)} answers run at once")
+        if not self.trace.listened:
+            return
         open_call = unpaired(list(agent.conversation))
         if open_call is not None and not running:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")

@@ -34,7 +34,7 @@ Scenario: TypeAlias = Callable[[Probe], Awaitable[None]]
 class _Run:
     """One run of a scenario with one injection."""
 
-    probe: Probe = attrs.Factory(Probe)
+    probe: Probe
     scope: anyio.CancelScope | None = None
     task: asyncio.Task[Any] | None = None
     again: bool = False
@@ -176,7 +176,13 @@ def _on_asyncio() -> bool:
 
 
 def run_scenario(
-    scenario: Scenario, backend: Backend, *, inject: str | None = None, step: int = 0, **options: Any
+    scenario: Scenario,
+    backend: Backend,
+    *,
+    inject: str | None = None,
+    step: int = 0,
+    listen: bool = True,
+    **options: Any,
 ) -> Trace:
     """Run ``scenario`` once, with ``inject`` at scheduling step ``step``, and check every invariant.
 
@@ -185,12 +191,13 @@ def run_scenario(
         backend: Where to run it.
         inject: A name of ``INJECTIONS``; ``None`` for an undisturbed run.
         step: The step after which it happens.
+        listen: As for ``cancel_everywhere``.
         **options: As for ``run_virtual``.
 
     Raises:
         InvariantError: An invariant does not hold; the message names it, the injection and the step.
     """
-    run = _Run()
+    run = _Run(Probe(listen=listen))
 
     def on_step(number: int) -> None:
         if run.scope is None:
@@ -214,10 +221,10 @@ def run_scenario(
     return run.probe.trace
 
 
-def _broken(scenario: Scenario, backend: Backend, inject: str, step: int, max_steps: int) -> InvariantError | None:
+def _broken(scenario: Scenario, backend: Backend, inject: str, step: int, **options: Any) -> InvariantError | None:
     """The error of one point, without the frames that keep what its run has left."""
     try:
-        run_scenario(scenario, backend, inject=inject, step=step, max_steps=max_steps)
+        run_scenario(scenario, backend, inject=inject, step=step, **options)
     except InvariantError as error:
         error.__context__ = None
         return error.with_traceback(None)
@@ -230,6 +237,7 @@ def cancel_everywhere(
     inject: str | Iterable[str] = "cancel",
     backends: Iterable[Backend] = BACKENDS,
     every: int = 1,
+    listen: bool = True,
 ) -> SweepReport:
     """Run ``scenario`` once per scheduling step and event loop, with an injection there.
 
@@ -238,6 +246,9 @@ def cancel_everywhere(
         inject: One or more names of ``INJECTIONS``.
         backends: Event loops to run on.
         every: Take only each ``every``-th step, for long scenarios.
+        listen: Listen to every event of the agent. An agent that nobody listens to makes no events, and
+            the message of a barge-in only when somebody looks: with ``False`` that is swept, by
+            what its consumers received and what its conversation is at the end.
 
     Raises:
         InvariantError: An invariant does not hold; the message names it, the injection and the step.
@@ -245,14 +256,14 @@ def cancel_everywhere(
     points = 0
     steps: dict[str, int] = {}
     for backend in backends:
-        steps[backend] = run_scenario(scenario, backend).steps
+        steps[backend] = run_scenario(scenario, backend, listen=listen).steps
         for name in [inject] if isinstance(inject, str) else inject:
             if name in NATIVE and backend == "trio":
                 continue
             # Code that swallows its cancellation spins; nothing else takes so many steps more.
             limit = 20 * steps[backend] + 2000
             for step in range(1, steps[backend] + 1, every):
-                broken = _broken(scenario, backend, name, step, limit)
+                broken = _broken(scenario, backend, name, step, max_steps=limit, listen=listen)
                 if broken is not None:
                     forget_the_wreck()
                     raise broken
