@@ -26,8 +26,6 @@ class Response:
     outcome: ToolsOutcome = attrs.field(factory=ToolsOutcome)
     called: frozenset[str] = frozenset()
     muted: bool = False
-    late: str | None = None
-    """Which clock ran out; ``None`` while none has."""
     usage: Usage | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""One step of a turn: a request, its retries, its clocks, and what came back.
+"""One step of a turn: a request, its retries, and what came back.
 
     Step.run ──▶ _attempt ──▶ provider.open ──▶ receive … ──▶ text, calls, finish
         ▲           │ ProviderError, nothing said yet
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from micdrop_agent._clock import RequestClock
 from micdrop_agent._groups import lone_error_unwrapped
 from micdrop_agent._response import Response
 from micdrop_agent._toolrun import begin_call, run_call, run_call_apart
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from micdrop_agent._clock import TotalClock
     from micdrop_agent._text import NarrationFilter
     from micdrop_agent.model_agent import ModelAgent
     from micdrop_agent.providers.protocol import (
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from micdrop_agent.tools import Tool
     from micdrop_agent.turn import Turn
 
-__all__ = ["Response", "Step", "TotalClock"]
+__all__ = ["Response", "Step"]
 
 CLOSE_TIMEOUT: Final = 0.5
 """Longest in seconds that an answer waits for its response to close."""
@@ -60,19 +62,6 @@ LONGEST_ASKED_WAIT: Final = 2.0
 """A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
 
 
-class TotalClock:
-    """When a whole answer has to be over (``Timeouts.total``); stands while the consumer is waited for.
-
-    Args:
-        ends_at: Time of the loop's clock, infinite for no limit.
-    """
-
-    __slots__ = ("ends_at",)
-
-    def __init__(self, ends_at: float) -> None:
-        self.ends_at = ends_at
-
-
 class Step:
     """One request to the model of ``agent``, with its retries.
 
@@ -85,7 +74,7 @@ class Step:
     """
 
     __slots__ = ("_clock", "_narration", "_tasks", "agent", "continue_from", "provider", "tools", "total", "turn")
-    _clock: anyio.CancelScope
+    _clock: RequestClock
 
     def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], total: TotalClock, *, first: bool) -> None:
         self.agent = agent
@@ -167,8 +156,8 @@ class Step:
         turn.ran_tool = False
         request = Request(items=agent._items(turn), tools=self.tools, continue_from=self.continue_from)
         self._narration = self._new_narration()
-        self._clock = turn._answer._home.new_scope()
-        self._set_clock(agent.timeouts.first_chunk, "first chunk", response)
+        self._clock = RequestClock(turn._answer._home.new_scope(), self.total, turn.facts.clock)
+        self._clock.allow(agent.timeouts.first_chunk, "first chunk")
         if self.tools and agent.parallel_tools:
             with lone_error_unwrapped():
                 failure: ProviderError | None = None
@@ -192,7 +181,7 @@ class Step:
     async def _timed(self, request: Request, response: Response) -> None:
         facts, number = self.turn.facts, self.turn.facts.requests
         failed: str | None = None
-        with self._clock:
+        with self._clock.scope as scope:
             model = getattr(self.agent, "model", None)
             facts.note("request", number=number, agent=self.turn.label, provider=self.provider.name, model=model)
             try:
@@ -211,18 +200,18 @@ class Step:
                 failed = None if self.turn.fenced else error.kind
                 raise
             finally:
-                late = self._clock.cancel_called and response.finish is None
+                late = scope.cancel_called and response.finish is None
                 facts.note("response", number=number, **response.facts("timeout" if late else failed))
                 # Not within cancel(): there the caller waits, and the server sees the close first.
                 if self.turn._answer.status == "cancelled":
                     self.agent._request_cut()
-        if not self._clock.cancelled_caught:
+        if not scope.cancelled_caught:
             return
-        if self._clock.deadline == self.total.ends_at and not response.whole:
+        if self._clock.total_ran_out and not response.whole:
             raise self._took_too_long()
         if response.finish is None:
             raise ProviderError(
-                f"{self.provider.name} sent nothing useful in time ({response.late})",
+                f"{self.provider.name} sent nothing useful in time ({self._clock})",
                 kind="timeout",
                 provider=self.provider.name,
                 retryable=False,
@@ -238,12 +227,12 @@ class Step:
             if useful and self.turn.agent.buffer_size is not None:
                 await self._drain()
             if response.whole:
-                self._set_clock(AFTER_FINISH, "end mark", response)
+                self._clock.allow(AFTER_FINISH, "end mark")
             elif useful:
                 pause = between
                 if response.finish is not None:
                     pause = AFTER_DOUBTFUL_FINISH if between is None else min(between, AFTER_DOUBTFUL_FINISH)
-                self._set_clock(pause, "between chunks", response)
+                self._clock.allow(pause, "between chunks")
 
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
@@ -252,7 +241,7 @@ class Step:
             await turn.drain()
             return
         began = turn.facts.clock()
-        self._clock.deadline = math.inf
+        self._clock.scope.deadline = math.inf
         if tasks is not None:
             tasks.cancel_scope.deadline = math.inf
         await turn.drain()
@@ -278,13 +267,6 @@ class Step:
             else:
                 useful = await self._other(event, response) or useful
         return useful
-
-    def _set_clock(self, seconds: float | None, name: str, response: Response) -> None:
-        limit = "" if seconds is None else f"{seconds:g} seconds, "
-        response.late = f"{limit}Timeouts: {name}"
-        self._clock.deadline = (
-            self.total.ends_at if seconds is None else min(self.turn.facts.clock() + seconds, self.total.ends_at)
-        )
 
     # -- its events
 
@@ -343,9 +325,9 @@ class Step:
             self._tasks.start_soon(run_call_apart, self.turn, call, response.outcome)
             await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
             return
-        self._clock.deadline = self.total.ends_at  # a tool has its own time-out
+        self._clock.allow_all()  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)
-        self._set_clock(self.agent.timeouts.between_chunks, "between chunks", response)
+        self._clock.allow(self.agent.timeouts.between_chunks, "between chunks")
 
     def _new_narration(self) -> NarrationFilter | None:
         if not self.tools:

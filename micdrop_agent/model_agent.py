@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import anyio
 
 from micdrop_agent._budget import TokenBudget, check_counter
-from micdrop_agent._step import Step, TotalClock
+from micdrop_agent._clock import TotalClock
+from micdrop_agent._step import Step
 from micdrop_agent.agent import Agent
 from micdrop_agent.errors import MaxStepsError, ProviderError
 from micdrop_agent.messages import is_blank
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from micdrop_agent.turn import Turn
 
 __all__ = ["AgentOptions", "ModelAgent"]
+
+_RETRY: Final = Retry()
+_TIMEOUTS: Final = Timeouts()
 
 REWARM_AFTER: Final = 0.005
 """Seconds after a barge-in until a connection is opened in place of the one that it cost."""
@@ -114,9 +118,9 @@ class ModelAgent(Agent):
             check_count("max_context_tokens", max_context_tokens, least=1)
         check_counter(count_tokens, limit=max_context_tokens)
         super().__init__(**options)
-        self.retry: Retry = Retry() if retry is None else retry
+        self.retry: Retry = _RETRY if retry is None else retry
         self.retry_is_default: bool = retry is None
-        self.timeouts: Timeouts = Timeouts() if timeouts is None else timeouts
+        self.timeouts: Timeouts = _TIMEOUTS if timeouts is None else timeouts
         self.max_steps = max_steps
         self.max_context_tokens = max_context_tokens
         self._budget = None if max_context_tokens is None else TokenBudget(max_context_tokens, count_tokens)
@@ -172,10 +176,8 @@ class ModelAgent(Agent):
             ProviderError: The provider failed and no retry helped.
             MaxStepsError: The model asked for tools to the end and said nothing.
         """
-        total = self.timeouts.total
-        await self._loop(turn, TotalClock(math.inf if total is None else turn.facts.clock() + total))
-
-    async def _loop(self, turn: Turn, total: TotalClock) -> None:
+        limit = self.timeouts.total
+        total = TotalClock(math.inf if limit is None else turn.facts.clock() + limit)
         empties = 0
         called = 0  # requests that ended in calls; an empty one is sent again as it was
         while True:

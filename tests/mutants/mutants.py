@@ -38,6 +38,7 @@ FIRST: Final = {
     "_toolrun.py": "test_toolrun*.py",
     "_ledger.py": "test_ledger.py test_invariants_text.py",
     "_step.py": "test_step*.py",
+    "_clock.py": "test_step*.py",
     "model_agent.py": "test_step*.py",
     "_pipe.py": "test_core_reading.py test_core_wait.py test_core_reader_cancelled.py",
     "_parking.py": "test_core_reader_cancelled.py test_core_reading.py",
