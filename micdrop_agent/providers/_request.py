@@ -89,9 +89,10 @@ class BodyBuilder:
         self._head = b'{%b,"%b":[' % (model, self.history.encode())
         last = {"stream": True, **self.defaults, **settings}
         self._tail = encode(last)[1:]
-        offers_tools = "tools" in settings
-        bare = last if offers_tools else {name: value for name, value in last.items() if name not in _NEED_TOOLS}
-        self._tail_without_tools = encode(bare)[1:]
+        self._tail_without_tools = self._tail
+        if "tools" not in settings and any(name in last for name in _NEED_TOOLS):
+            bare = {name: value for name, value in last.items() if name not in _NEED_TOOLS}
+            self._tail_without_tools = encode(bare)[1:]
 
     def build(self, request: Request) -> bytes:
         """The body for ``request``, in UTF-8."""

@@ -142,16 +142,26 @@ class HttpStream:
 
     async def receive(self) -> list[ProviderEvent] | None:
         """See ``ProviderStream.receive``."""
-        translator = self._translator
-        if not self._ended:
-            if not self._body.catch_up():
-                await self._read()
-            if translator.done or translator.failure is not None:
+        if not (self._ended or self._body.catch_up()):
+            try:
+                data = await self._response.receive()
+            except anyio.EndOfStream:
+                self._body.end()
                 self._ended = True
-            events = translator.events
-            if events or not self._ended:
-                translator.events = []
-                return events
+            except ProviderError as error:
+                self._broken(error)
+            else:
+                self._body.feed(data)
+        return self._hand_out()
+
+    def _hand_out(self) -> list[ProviderEvent] | None:
+        translator = self._translator
+        if translator.done or translator.failure is not None:
+            self._ended = True
+        events = translator.events
+        if events or not self._ended:
+            translator.events = []
+            return events
         if translator.failure is None:
             return None
         if translator.said:
@@ -159,24 +169,17 @@ class HttpStream:
             translator.failure.retryable = False
         raise translator.failure
 
-    async def _read(self) -> None:
-        try:
-            data = await self._response.receive()
-        except anyio.EndOfStream:
+    def _broken(self, error: ProviderError) -> None:
+        """The connection failed within the body."""
+        self._ended = True
+        if self._translator.finishing:
+            # The model has said all: a cut behind it costs the connection, not the answer.
             self._body.end()
-            self._ended = True
-        except ProviderError as error:
-            if self._translator.finishing:
-                # The model has said all: a cut behind it costs the connection, not the answer.
-                self._body.end()
-            else:
-                error.provider = error.provider or self._provider
-                # Cut before a word was heard: as good as a connection that never stood.
-                error.retryable = error.retryable or error.kind == "truncated"
-                self._translator.failure = error
-            self._ended = True
-        else:
-            self._body.feed(data)
+            return
+        error.provider = error.provider or self._provider
+        # Cut before a word was heard: as good as a connection that never stood.
+        error.retryable = error.retryable or error.kind == "truncated"
+        self._translator.failure = error
 
     @property
     def released(self) -> bool:

@@ -34,6 +34,8 @@ __all__ = ["ChatTranslator"]
 
 _WORDS_OF_FAILURE: Final = ("message", "detail", "error_message", "error_msg")
 
+_NOTHING_TOLD: Final = Usage()
+
 _NO_REASON: Final = frozenset({"", "null", "none"})
 
 
@@ -78,17 +80,17 @@ class ChatTranslator(Translator):
         self._think = think
         self._echo = echo
         self._response = 0 if echo is None else echo.next_response()
-        self._thoughts: dict[str, list[Any]] = {}
+        self._thoughts: dict[str, list[Any]] | None = None
         """What the model thought, as its server names and cuts it; never spoken."""
         self._calls = CallAssembler(new_id)
         self._template: TextTemplate | None = None
         self._reason: FinishReason | None = None
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
-        self._usage_told = Usage()
+        self._usage_told = _NOTHING_TOLD
         self._doubtful = False
         """A finish reason came although there was more to come."""
-        self._odd_chunk: dict[str, Any] = {}
+        self._odd_chunk: dict[str, Any] | None = None
         """A chunk without choices that says something: the failure, if nothing else comes."""
         self._spoke = False
         self._calling = False
@@ -196,6 +198,8 @@ class ChatTranslator(Translator):
     def _think_silently(self, delta: dict[str, Any]) -> None:
         for member in OF_MESSAGE:
             if thought := delta.get(member):
+                if self._thoughts is None:
+                    self._thoughts = {}
                 self._thoughts.setdefault(member, []).append(thought)
 
     def _say(self, text: str) -> None:
@@ -215,7 +219,7 @@ class ChatTranslator(Translator):
     def _take(self, calls: list[CallReady]) -> None:
         self.events += calls
         if self._echo is not None and calls:
-            thoughts = {member: _joined(pieces) for member, pieces in self._thoughts.items()}
+            thoughts = {member: _joined(pieces) for member, pieces in (self._thoughts or {}).items()}
             for call in calls:
                 self._echo.keep(call, self._response, thoughts)
 

@@ -31,6 +31,8 @@ __all__ = ["ChatAgent", "ChatDialectName"]
 
 ChatDialectName = Literal["openai", "template"]
 
+_WITH_USAGE: Final = {"stream_options": {"include_usage": True}}
+
 _DIALECTS: Final = {"openai": ChatDialect, "template": TemplateDialect}
 
 
@@ -111,7 +113,7 @@ class ChatAgent(HttpAgent):
             history="messages",
             tools="chat",
             settings=self.settings,
-            defaults={"stream_options": {"include_usage": True}} if self.include_usage else {},
+            defaults=_WITH_USAGE if self.include_usage else {},
         )
 
     def _make_translator(self) -> ChatTranslator:

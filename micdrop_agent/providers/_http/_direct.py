@@ -96,7 +96,7 @@ class DirectTransport:
         self._max_head_bytes = max_head_bytes
         self._max_response_bytes = max_response_bytes
         self._idle: list[Connection] = []  # two at most
-        self._live: dict[Connection, None] = {}  # a quarter of an empty set
+        self._live: list[Connection] = []
         self._warming: anyio.Event | None = None
         """Set once the connection that is being opened ahead is there, or failed."""
         self._closed = False
@@ -223,7 +223,7 @@ class DirectTransport:
         self, connection: Connection, parser: ResponseParser, request: bytes, meanwhile: Callable[[], None] | None
     ) -> DirectResponse:
         """Send the request and read until the head of the response is there."""
-        self._live[connection] = None
+        self._live.append(connection)
         try:
             try:
                 await connection.stream.send(request)
@@ -246,10 +246,14 @@ class DirectTransport:
         """A response was read to its end: keep its connection, or say that it has to be closed."""
         if not self._take_in(connection):
             return False
-        self._live.pop(connection, None)
+        self._forget(connection)
         return True
 
     async def discard(self, connection: Connection) -> None:
         """Close a connection; shielded, bounded."""
-        self._live.pop(connection, None)
+        self._forget(connection)
         await connection.aclose()
+
+    def _forget(self, connection: Connection) -> None:
+        if connection in self._live:
+            self._live.remove(connection)

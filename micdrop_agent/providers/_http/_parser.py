@@ -8,6 +8,7 @@ responses, bodies that end with the connection, content encodings and limits.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import httptools
@@ -174,7 +175,7 @@ class ResponseParser:
         """One header, or a trailer (ignored)."""
         if self.head_complete:
             return
-        key = name.decode("latin-1").lower()
+        key = sys.intern(name.decode("latin-1").lower())  # a thousand responses share the names of their headers
         text = value.decode("latin-1")
         known = self.headers.get(key)
         self.headers[key] = text if known is None else f"{known}, {text}"

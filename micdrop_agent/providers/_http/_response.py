@@ -21,8 +21,8 @@ __all__ = ["DirectResponse", "read_more"]
 _READ_BYTES: Final = 65_536
 
 
-async def read_more(connection: Connection, parser: ResponseParser) -> None:
-    """One network read into the parser.
+async def read_more(connection: Connection, parser: ResponseParser) -> bool:
+    """One network read into the parser; whether the body is at its end.
 
     Raises:
         ProviderError: The connection broke, or what came is no good response.
@@ -35,6 +35,7 @@ async def read_more(connection: Connection, parser: ResponseParser) -> None:
         raise ProviderError("the connection to the server broke", kind="connection") from error
     else:
         parser.feed(data)
+    return parser.complete
 
 
 class DirectResponse(Response):
@@ -65,19 +66,18 @@ class DirectResponse(Response):
                 if parser.complete:
                     parser.check_end()
                     raise anyio.EndOfStream
-                await self._read()
+                connection = self._in_use()
+                if await read_more(connection, parser):
+                    self._finish(connection)
         except ProviderError as error:
             # Not the error itself: its traceback holds this response, and that would be a cycle.
             self._failure = str(error), error.kind
             raise
 
-    async def _read(self) -> None:
-        connection = self._connection
-        if connection is None:
+    def _in_use(self) -> Connection:
+        if self._connection is None:
             raise ProviderError("the response was closed before its end was read", kind="connection")
-        await read_more(connection, self._parser)
-        if self._parser.complete:
-            self._finish(connection)
+        return self._connection
 
     def _finish(self, connection: Connection) -> None:
         """The body is at its end: give the connection back, if it is good for more."""
