@@ -81,6 +81,8 @@ class Supervision:
         self.give_up_at = math.inf
         self.done = False
         self.error: Exception | None = None
+        self._untold: list[tuple[str, Exception]] = []
+        """Failures that were not logged yet."""
         self._running = 0
         self._wake = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -106,6 +108,7 @@ class Supervision:
                     # Now, and not when the last clean-up is done: somebody else may try.
                     for attempt in self.live:
                         self._abandon(attempt)
+                    self._log_failures()
                 if self.error is not None and self._running:
                     # Somebody still cleans up: that is no reason to keep the consumer waiting.
                     error, self.error = self.error, None
@@ -116,6 +119,7 @@ class Supervision:
 
     async def _watch(self) -> None:
         while not self.done:
+            self._log_failures()
             self._wake = anyio.Event()
             with anyio.CancelScope(deadline=self._next_timer()):
                 await self._wake.wait()
@@ -291,9 +295,15 @@ class Supervision:
         self.turn.facts.note("failed_attempt", agent=slot.key, error=kind)
         self.switches.failed(slot, error)
         self.agent._discard(slot)
-        bug = not isinstance(error, ProviderError | AllAgentsFailedError)
-        self.agent._safe_logger.warning("%s failed: %s", slot.key, words_of(error), exc_info=error if bug else None)
+        self._untold.append((slot.key, error))
         self.health.failed(slot.key, error)
+
+    def _log_failures(self) -> None:
+        # Not in the step in which a child failed: the next one is asked first.
+        untold, self._untold = self._untold, []
+        for key, error in untold:
+            bug = not isinstance(error, ProviderError | AllAgentsFailedError)
+            self.agent._safe_logger.warning("%s failed: %s", key, words_of(error), exc_info=error if bug else None)
 
     def _abandon(self, attempt: Try) -> None:
         if attempt.probing:

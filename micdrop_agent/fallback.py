@@ -109,6 +109,8 @@ class FallbackAgent(Agent):
             raise_on_failure=raise_on_failure,
             buffer_size=buffer_size,
         )
+        self._discarded: list[Agent] = []
+        """Children that failed, whose connections are still to be closed."""
         self._slots = [Slot(index, factory) for index, factory in enumerate(_factories(factories))]
         check_seconds("first_chunk_timeout", first_chunk_timeout, zero=False, none=True)
         check_seconds("give_up_after", give_up_after, zero=False, none=True)
@@ -207,17 +209,17 @@ class FallbackAgent(Agent):
         return name if name not in taken else f"{name} #{slot.index + 1}"
 
     def _discard(self, slot: Slot) -> None:
-        """Forget a child that failed; its connections are closed in the background."""
+        """Forget a child that failed. Its connections are closed after the answer: now the next child is waited for."""
         child, slot.agent, slot.started = slot.agent, None, False
-        if child is None:
-            return
-        child._state = "closed"
+        if child is not None:
+            child._state = "closed"
+            self._discarded.append(child)
+            self._afterwards(self._close_discarded)
 
-        async def close() -> None:
+    async def _close_discarded(self) -> None:
+        while self._discarded:
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                await self._close_child(child)
-
-        self._spawn(close, "micdrop child close")
+                await self._close_child(self._discarded.pop(0))
 
     async def _close_child(self, child: Agent) -> None:
         child._state = "closed"
@@ -261,6 +263,7 @@ class FallbackAgent(Agent):
             except Exception:  # foreign code: told again, as a failure, when the child is needed
                 self._safe_logger.exception("child %d could not be made ready", slot.index)
                 self._discard(slot)
+                self._spawn(self._close_discarded, "micdrop child close")
                 continue
             slot.started = True
             # Opening does not wait for a server that is down.
@@ -268,11 +271,11 @@ class FallbackAgent(Agent):
 
     async def _stop_resources(self) -> None:
         # Side by side: the time for all of them is limited, and one that hangs must not use it up.
+        for slot in self._slots:
+            self._discard(slot)
         async with anyio.create_task_group() as tasks:
-            for slot in self._slots:
-                child, slot.agent = slot.agent, None
-                if child is not None:
-                    tasks.start_soon(self._close_child, child)
+            while self._discarded:
+                tasks.start_soon(self._close_child, self._discarded.pop(0))
 
     async def prewarm(self) -> None:
         """Have a connection of the active child ready."""

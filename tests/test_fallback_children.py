@@ -225,6 +225,27 @@ def test_a_child_is_built_again_after_it_failed_and_closed_in_between(backend: B
 
 
 @both
+@pytest.mark.parametrize("end", ["finished", "cancelled", "agent closed"])
+def test_a_failed_child_is_closed_when_nobody_waits_for_the_next_one_any_more(backend: Backend, end: str) -> None:
+    log: list[str] = []
+    cast = Cast(lambda: Resourceful(log, [down()]), ["b"] if end == "finished" else ["b", HANG])
+
+    async def scenario() -> None:
+        async with cast.agent() as agent:
+            async for _ in agent.answer():
+                assert log == ["start"]
+                if end == "cancelled":
+                    agent.cancel()
+                elif end == "agent closed":
+                    return
+            await anyio.sleep(1)
+            assert log == ["start", "stop"]
+
+    run_virtual(backend, scenario)
+    assert log == ["start", "stop"]
+
+
+@both
 def test_prebuild_makes_all_children_ready_and_waits_for_no_server(backend: Backend) -> None:
     log: list[str] = []
     cast = Cast(lambda: Resourceful(log, ["a"]), lambda: Resourceful(log, ["b"]))

@@ -43,6 +43,7 @@ class A(Adapter):
         self.pool: list[Agent] = []
         self.fallback: Agent | None = None
         self.leave: dict[int, anyio.Event] = {}
+        self.left = anyio.Event()
         self.tasks: TaskGroup = anyio.create_task_group()
         await self.tasks.__aenter__()
 
@@ -66,6 +67,7 @@ class A(Adapter):
             task_status.started()
             await leave.wait()
         del self.leave[id(agent)]
+        self.left.set()
 
     async def prepare(self, model: str) -> None:
         """Open the agent of ``model``."""
@@ -101,7 +103,9 @@ class A(Adapter):
     async def prepare_failover(self, primary: str, backup: str, timeout: float) -> None:  # noqa: ASYNC109 - the harness's name
         """A new call, whose agent does not know yet that the primary is bad."""
         if self.fallback is not None:
+            self.left = anyio.Event()
             self.leave[id(self.fallback)].set()
+            await self.left.wait()  # the end of the call before is no part of this one
         self.fallback = await self.open(
             FallbackAgent(
                 [lambda: self.make(primary), lambda: self.make(backup)],
