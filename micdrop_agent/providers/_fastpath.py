@@ -11,6 +11,7 @@ and walking the object 4 µs.
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from micdrop_agent.providers._json import as_dict, decode, encode_text
@@ -22,42 +23,52 @@ _MIN_TEXT_BYTES: Final = 1
 
 
 class TextTemplate:
-    """The bytes around the text of a model chunk."""
+    """The bytes around the text of a model chunk.
 
-    __slots__ = ("_least", "_prefix", "_skip", "_suffix")
+    Args:
+        event: The model chunk.
+        text: The only text in it.
+    """
 
-    def __init__(self, prefix: bytes, suffix: bytes) -> None:
-        self._prefix = prefix
-        self._suffix = suffix
-        self._least = len(prefix) + len(suffix) + _MIN_TEXT_BYTES
-        self._skip = -len(suffix)
+    __slots__ = ("_least", "_model", "_prefix", "_skip", "_suffix")
 
-    @classmethod
-    def learn(cls, event: bytes, text: str) -> TextTemplate | None:
-        """A template from ``event``, whose only text is ``text``.
-
-        ``None`` if the place of the text cannot be proved.
-        """
-        prefix, found, suffix = event.partition(b'"content":' + encode_text(text))
-        if not found:
-            return None
-        prefix, suffix = prefix + b'"content":"', b'"' + suffix
-        try:
-            probe = as_dict(decode(event))
-            delta = probe["choices"][0]["delta"]
-            if delta["content"] != text:
-                return None
-            delta["content"] = _PROBE
-            proved = decode(prefix + _PROBE.encode() + suffix) == probe
-        except (KeyError, IndexError, TypeError, ValueError, RecursionError):
-            return None
-        return cls(prefix, suffix) if proved else None
+    def __init__(self, event: bytes, text: str) -> None:
+        self._model: tuple[bytes, str] | None = event, text
+        """Taken apart when it is first compared with: the first text of an answer does not wait for that."""
+        self._prefix = self._suffix = b""
+        self._least = sys.maxsize
+        self._skip = 0
 
     def match(self, event: bytes) -> str | None:
-        """The text of ``event`` if it is a twin of the model chunk, else ``None``."""
+        """The text of ``event`` if it is a twin of the model chunk, else ``None``.
+
+        It never is if the place of the text in the model chunk cannot be proved.
+        """
+        if self._model is not None:
+            self._learn(*self._model)
+            self._model = None
         if len(event) < self._least or not event.startswith(self._prefix) or not event.endswith(self._suffix):
             return None
         middle = event[len(self._prefix) : self._skip]
         if b'"' in middle or b"\\" in middle:
             return None
         return middle.decode("utf-8", "replace")
+
+    def _learn(self, event: bytes, text: str) -> None:
+        prefix, found, suffix = event.partition(b'"content":' + encode_text(text))
+        if not found:
+            return
+        prefix, suffix = prefix + b'"content":"', b'"' + suffix
+        try:
+            probe = as_dict(decode(event))
+            delta = probe["choices"][0]["delta"]
+            if delta["content"] != text:
+                return
+            delta["content"] = _PROBE
+            proved = decode(prefix + _PROBE.encode() + suffix) == probe
+        except (KeyError, IndexError, TypeError, ValueError, RecursionError):
+            return
+        if proved:
+            self._prefix, self._suffix = prefix, suffix
+            self._least = len(prefix) + len(suffix) + _MIN_TEXT_BYTES
+            self._skip = -len(suffix)

@@ -116,7 +116,7 @@ class ChatTranslator(Translator):
             last = self.events[-1]
             if isinstance(last, str):
                 # Nearly every chunk of a stream differs from this one in nothing but the text.
-                self._template = TextTemplate.learn(event, last)
+                self._template = TextTemplate(event, last)
 
     def _end(self) -> None:
         if self._reason is not None:

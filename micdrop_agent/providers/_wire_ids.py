@@ -62,15 +62,21 @@ class WireIds:
         form: Brings an id into the form that the provider takes.
     """
 
-    __slots__ = ("_form", "_taken", "_uses")
+    __slots__ = ("_form", "_parent", "_taken", "_uses")
 
     def __init__(self, form: Callable[[str], str]) -> None:
         self._form = form
+        self._parent: WireIds | None = None
+        """Whose ids are to be known too, until the first one is asked for: most requests have no calls."""
         self._taken: MutableMapping[str, bool] = {}
         self._uses: MutableMapping[str, int] = {}
 
     def next(self, call_id: str) -> str:
         """The id on the wire of the next call, whose stored id is ``call_id``."""
+        if self._parent is not None:
+            self._taken = ChainMap({}, self._parent._taken)
+            self._uses = ChainMap({}, self._parent._uses)
+            self._parent = None
         while True:
             use = self._uses.get(call_id, 0) + 1
             self._uses[call_id] = use
@@ -82,6 +88,5 @@ class WireIds:
     def fork(self) -> WireIds:
         """A copy for the part of a conversation that may still change."""
         copy = WireIds(self._form)
-        copy._taken = ChainMap({}, self._taken)
-        copy._uses = ChainMap({}, self._uses)
+        copy._parent = self
         return copy

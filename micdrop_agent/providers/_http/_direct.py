@@ -18,11 +18,12 @@ Invariants, pinned in tests/test_http_direct.py and tests/test_http_cancel.py:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.lowlevel
 
+from micdrop_agent._checks import running_loop
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http._connection import connect_direct, open_connection
 from micdrop_agent.providers._http._parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
@@ -71,6 +72,7 @@ class DirectTransport:
         "_loop",
         "_max_head_bytes",
         "_max_response_bytes",
+        "_now",
         "_tls_context",
         "_url",
         "_warming",
@@ -101,6 +103,7 @@ class DirectTransport:
         """Set once the connection that is being opened ahead is there, or failed."""
         self._closed = False
         self._loop: object = None
+        self._now: Callable[[], float] = anyio.current_time
 
     def __repr__(self) -> str:
         return f"DirectTransport({str(self._url)!r})"
@@ -110,7 +113,7 @@ class DirectTransport:
         """Whether no idle connection is ready for the next request, nor on its way."""
         if self._warming is not None or self._closed:
             return False
-        now = anyio.current_time()
+        now = self._now()
         return not any(self._is_fresh(connection, now) for connection in self._idle)
 
     async def prewarm(self) -> None:
@@ -165,9 +168,11 @@ class DirectTransport:
     def _check_usable(self) -> None:
         if self._closed:
             raise RuntimeError(f"{self!r} is closed; it lives as long as its agent's `async with` block")
-        loop = anyio.lowlevel.current_token()
+        # AnyIO's token and clock cost a dozen calls each, and are asked for at every request.
+        loop: Any = running_loop() or anyio.lowlevel.current_token()
         if self._loop is None:
             self._loop = loop
+            self._now = getattr(loop, "time", anyio.current_time)
         elif self._loop != loop:
             raise RuntimeError(
                 f"{self!r} was used in another event loop before; open a new agent in each asyncio.run or trio.run"
@@ -192,7 +197,7 @@ class DirectTransport:
         return idle <= self._keepalive and idle <= connection.keepalive and not connection.looks_dead()
 
     async def _close_stale(self) -> None:
-        now = anyio.current_time()
+        now = self._now()
         stale = [connection for connection in self._idle if not self._is_fresh(connection, now)]
         for connection in stale:
             self._idle.remove(connection)
@@ -206,7 +211,7 @@ class DirectTransport:
         """
         while self._idle:
             connection = self._idle.pop(0)
-            if self._is_fresh(connection, anyio.current_time()):
+            if self._is_fresh(connection, self._now()):
                 return connection
             await connection.aclose()
         return None
@@ -215,7 +220,7 @@ class DirectTransport:
         """Keep a connection for the next request; False if it has to be closed."""
         if self._closed or connection.broken or len(self._idle) >= _MAX_IDLE:
             return False
-        connection.idle_since = anyio.current_time()
+        connection.idle_since = self._now()
         self._idle.append(connection)
         return True
 
