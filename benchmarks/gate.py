@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMITS: Final[dict[str, float]] = {
-    "first chunk: CPU / httpx2": 0.95,
-    "first chunk, Responses API: CPU / httpx2": 0.95,
-    "2,000 chunks: CPU / httpx2": 0.85,
+    "first chunk: CPU / httpx2": 0.7,
+    "first chunk, Responses API: CPU / httpx2": 0.7,
+    "2,000 chunks: CPU / httpx2": 0.75,
     "2,000 chunks, Responses API: CPU / httpx2": 0.9,
     "answer() to first chunk / a fixed piece of work": 4.0,
     "answer() to first chunk / a fixed piece of work, Trio": 5.5,
-    "cancel() / a fixed piece of work": 2.0,
+    "cancel() / a fixed piece of work": 0.7,
     "a turn after 1,000 messages / after 10": 2.0,
-    "import: CPU / import anyio": 6.5,
+    "import: CPU / import anyio": 5.0,
     "modules that must not be loaded": 0.0,
 }
 
