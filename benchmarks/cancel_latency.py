@@ -4,6 +4,9 @@ An answer is stopped in the middle, while its consumer waits for the next chunk,
 ``agent.cancel()``, and for bare httpx2 by cancelling the task that reads. The server's moment comes from
 the loopback provider, on the same clock. Every chunk that comes after the cancel is counted.
 
+In the row "ours, listened to" somebody listens to every kind of event: then ``cancel()`` makes and stores
+the interrupted message and delivers its events before it returns.
+
     python benchmarks/cancel_latency.py --loop trio
 
 Goals: ``cancel()`` below 50 µs, the consumer ended within 60 µs, the server sees it within 1.2 times what
@@ -20,8 +23,12 @@ import anyio
 from _clients import Httpx2, Ours
 from _harness import Goals, Provider, Samples, arguments, pin, quiet, run, tell
 
+from micdrop_agent.events import EVENT_TYPES
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+
+    from _clients import Client
 
 MODEL = "hold-5"
 
@@ -75,13 +82,20 @@ async def measure(provider: Provider, rounds: int) -> tuple[Samples, int]:
     """Everybody in turn, round by round."""
     samples, late = Samples(), 0
     httpx2 = Httpx2(provider.url, "chat", 10)
-    ours = Ours(provider.url, "chat", 10)
-    await ours.prepare(MODEL)
-    agent = ours.agents[MODEL]
+    ours, heard = Ours(provider.url, "chat", 10), Ours(provider.url, "chat", 10)
+    for each in (ours, heard):
+        await each.prepare(MODEL)
+    for kind in EVENT_TYPES:
+        heard.agents[MODEL].on(kind, lambda _event: None)
+    rows: tuple[tuple[str, Client, Callable[[], None] | None], ...] = (
+        ("httpx2", httpx2, None),
+        ("ours", ours, ours.agents[MODEL].cancel),
+        ("ours, listened to", heard, heard.agents[MODEL].cancel),
+        ("ours, task cancelled", ours, None),
+    )
     with quiet():
         for number in range(rounds + 20):
-            for name, cancel in (("httpx2", None), ("ours", agent.cancel), ("ours, task cancelled", None)):
-                client = httpx2 if name == "httpx2" else ours
+            for name, client, cancel in rows:
                 returned, ended, seen, more = await barge_in(client.chunks(MODEL), cancel, provider)
                 late += more
                 if number >= 20:
@@ -89,8 +103,8 @@ async def measure(provider: Provider, rounds: int) -> tuple[Samples, int]:
                     samples.add("consumer_ended_us", name, ended)
                     samples.add("server_sees_us", name, seen)
                 await anyio.sleep(0.01)  # the spare connection is there by then, as between two turns
-    await httpx2.close()
-    await ours.close()
+    for client in (heard, ours, httpx2):  # their task groups are nested in this task
+        await client.close()
     return samples, late
 
 
