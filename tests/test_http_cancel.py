@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import socket
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.abc
 import pytest
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers._http import DirectTransport
+from micdrop_agent.providers._http._connection import Connection, hang_up
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, count_steps, fault, run_virtual, say
 
 if TYPE_CHECKING:
@@ -126,3 +129,46 @@ def test_an_abort_in_one_task_reaches_the_server_while_another_task_is_reading(b
             await transport.aclose()
 
     run(backend, scenario)
+
+
+class NoShutdown:
+    """As uvloop's sockets."""
+
+
+class Refuses:
+    """Has the method, and no more."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def shutdown(self, _how: int) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("raw", "done"),
+    [
+        pytest.param(NoShutdown(), False, id="a socket without shutdown"),
+        pytest.param(Refuses(TypeError("not supported")), False, id="one that cannot"),
+        pytest.param(Refuses(NotImplementedError()), False, id="one that does not"),
+        pytest.param(Refuses(OSError("not connected")), True, id="one that is over"),
+    ],
+)
+def test_hanging_up_tells_whether_the_server_knows_of_it(raw: Any, done: bool) -> None:
+    assert hang_up(raw) is done
+
+
+@pytest.mark.parametrize("backend", SOCKET_BACKENDS)
+def test_an_abort_says_farewell_to_the_server_and_closes_nothing(backend: str) -> None:
+    ours, theirs = socket.socketpair()
+
+    async def scenario() -> None:
+        async with await anyio.abc.SocketStream.from_socket(ours) as stream:
+            connection = Connection(stream, tls=False)
+            theirs.settimeout(10)
+            connection.abort()
+            assert theirs.recv(1) == b""
+            assert not connection.closed
+
+    with theirs:
+        run(backend, scenario)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import anyio
@@ -217,50 +216,6 @@ def test_nothing_is_sent_for_a_task_that_is_cancelled_already(uv: bool) -> None:
 
 
 # -- the end
-
-
-class NoShutdown:
-    """As uvloop's sockets."""
-
-
-class Refuses:
-    """Has the method, and no more."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def shutdown(self, _how: int) -> None:
-        raise self._error
-
-
-@pytest.mark.parametrize(
-    ("raw", "done"),
-    [
-        pytest.param(None, False, id="no socket"),
-        pytest.param(NoShutdown(), False, id="a socket without shutdown"),
-        pytest.param(Refuses(TypeError("not supported")), False, id="one that cannot"),
-        pytest.param(Refuses(NotImplementedError()), False, id="one that does not"),
-        pytest.param(Refuses(OSError("not connected")), True, id="one that is over"),
-    ],
-)
-def test_hanging_up_tells_whether_the_server_knows_of_it(uv: bool, raw: Any, done: bool) -> None:
-    async def scenario() -> None:
-        wire = Wire(raw)
-        assert LoopStream(wire).hang_up() is done
-        assert wire.calls == []  # closing comes later
-
-    run(uv, scenario)
-
-
-def test_hanging_up_a_real_socket_says_farewell_to_the_other_end(uv: bool) -> None:
-    async def scenario() -> None:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            theirs.settimeout(10)
-            assert LoopStream(Wire(ours)).hang_up()
-            assert theirs.recv(1) == b""
-
-    run(uv, scenario)
 
 
 def test_closing_twice_aborts_once(uv: bool) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.providers._http._transport import ConnectFn
 
-__all__ = ["Connection", "connect_direct", "open_connection", "promised_keepalive"]
+__all__ = ["Connection", "connect_direct", "hang_up", "open_connection", "promised_keepalive"]
 
 _POLL_HANGUP: Final = getattr(select, "POLLRDHUP", 0)
 """Linux tells that the peer has closed even while unread bytes are waiting."""
@@ -75,9 +75,9 @@ class Connection:
 
     def abort(self) -> None:
         """Tell the server that this is over, now, without waiting for anything."""
-        if self._socket is None or self.closed or (self._quick is not None and self._quick.hang_up()):
+        if self._socket is None or self.closed or hang_up(self._socket):
             return
-        # Through a twin, because uvloop's own socket objects cannot do it; the errors: closed already.
+        # Through a twin, which costs three system calls more; the errors: closed already.
         with (
             contextlib.suppress(OSError, ValueError),
             socket.socket(fileno=os.dup(self._socket.fileno())) as twin,
@@ -99,6 +99,17 @@ class Connection:
             contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError),
         ):
             await self.stream.aclose()
+
+
+def hang_up(raw: Any) -> bool:
+    """Let the other end of a socket know at once that this is over; ``False`` if the object cannot do that."""
+    try:
+        raw.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return True  # it is over already
+    except (AttributeError, NotImplementedError, TypeError):
+        return False  # uvloop's
+    return True
 
 
 def promised_keepalive(headers: dict[str, str]) -> float:

@@ -196,17 +196,6 @@ class LoopStream(ByteStream, asyncio.BufferedProtocol):
         """Not needed for HTTP: a request says itself where it ends."""
         raise NotImplementedError
 
-    def hang_up(self) -> bool:
-        """Let the server know at once that this is over; ``False`` if the loop's sockets cannot do that."""
-        raw: Any = self._transport.get_extra_info("socket")
-        try:
-            raw.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return True  # it is over already
-        except (AttributeError, NotImplementedError, TypeError):
-            return False  # uvloop's
-        return True
-
     def close_now(self) -> None:
         """Close, without a farewell and without waiting; idempotent."""
         if not self._closed:
