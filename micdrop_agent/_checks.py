@@ -55,8 +55,8 @@ def cancelled_from_outside() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def cancel_soon(home: Home, scope: anyio.CancelScope, streams: Iterable[object], settle: Callable[[], None]) -> None:
-    """Hang up ``streams``, cancel ``scope`` and ``settle()``, before any task runs that is not on its way yet.
+def cancel_soon(home: Home, scope: anyio.CancelScope, streams: Iterable[object]) -> None:
+    """Hang up ``streams`` and cancel ``scope`` before any task runs that is not on its way yet.
 
     A caller waits for this: on asyncio AnyIO describes the cancelling task in words, which costs more
     than the rest of a barge-in, so it is done as the loop's next callback. What a fenced turn still does
@@ -70,7 +70,6 @@ def cancel_soon(home: Home, scope: anyio.CancelScope, streams: Iterable[object],
             if hang_up is not None:
                 hang_up()
         scope.cancel()
-        settle()
 
     if home.loop is None:
         release()

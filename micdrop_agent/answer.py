@@ -266,14 +266,14 @@ class Answer(ObjectReceiveStream[str]):
         pipe.cut_off()
         conversation, hub = ledger.conversation, self._agent._hub
         events: list[Event] = []
-        if hub.unheard and conversation._unfollowed and not ledger.calls and self._agent._state == "open":
+        if running and hub.unheard and conversation._unfollowed and not ledger.calls and self._agent._state == "open":
             ledger.interrupt_unheard(upto)  # the caller waits for the voice to stop, not for this
         else:
             events = ledger.interrupt(upto) + ledger.close_calls()
         if running:
             self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", upto)
-        cancel_soon(self._home, self._scope, self._streams, self._settle if running else conversation._settle)
+        cancel_soon(self._home, self._scope, self._streams)
         if events:
             hub.emit(*events)
 
@@ -327,7 +327,7 @@ class Answer(ObjectReceiveStream[str]):
         return [] if agent._hub.unheard else [AnswerFinished(ending.result)]
 
     def _settle(self) -> None:
-        """What a barge-in leaves to be done, once its caller has gone on."""
+        """What a barge-in leaves to be done, once its caller and its consumer have gone on."""
         self._ledger.conversation._settle()
         self._log_trace()
 
@@ -348,6 +348,8 @@ class Answer(ObjectReceiveStream[str]):
             if anyio.current_effective_deadline() == -math.inf:
                 raise
         finally:
+            if self._status == "cancelled":
+                self._settle()
             self._task_done = True
             if self._pipe.over:
                 self._pipe.close()

@@ -223,3 +223,15 @@ def test_a_store_is_told_of_the_cut_before_cancel_returns(backend: Backend) -> N
             assert told == [(1, 0, 1)]
 
     run_virtual(backend, main)
+
+
+def test_the_message_is_made_by_the_answers_own_task_when_nobody_looks(backend: Backend) -> None:
+    async def main() -> None:
+        async with Speaker() as agent:
+            await speaking(agent, "Good ", "morning.")
+            agent.cancel()
+            assert [item.role for item in agent.conversation._list] == ["system"]  # not yet
+            await anyio.sleep(1)
+            assert [item.role for item in agent.conversation._list] == ["system", "assistant"]
+
+    run_virtual(backend, main)
