@@ -95,6 +95,11 @@ def run(loop: str, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     return anyio.run(main, *args, backend=backend, backend_options=options)
 
 
+def with_byte_code() -> dict[str, str]:
+    """An environment in which an interpreter keeps its byte code, as a user's does; the first start pays."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def resident() -> int:
     """Memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

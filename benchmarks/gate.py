@@ -25,7 +25,7 @@ import chunk_cost
 import first_chunk
 import import_time
 import long_conversation
-from _harness import HERE, Provider, Samples, pin, quiet, run
+from _harness import HERE, Provider, Samples, pin, quiet, run, with_byte_code
 
 from micdrop_agent import Agent, Turn
 from micdrop_agent.answer import Answer
@@ -122,7 +122,7 @@ def importing(rounds: int = 7) -> float:
     for _ in range(rounds):
         for statement, each in took.items():
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([sys.executable, "-c", statement], cwd=HERE.parent, check=True)
+            subprocess.run([sys.executable, "-c", statement], cwd=HERE.parent, env=with_byte_code(), check=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             each.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     empty, floor, ours = (min(each) for each in took.values())

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from _harness import HERE, Goals, Samples, arguments, tell
+from _harness import HERE, Goals, Samples, arguments, tell, with_byte_code
 
 STATEMENTS = {
     "nothing": "pass",
@@ -28,7 +28,7 @@ FORBIDDEN = ("httpx2", "httpx", "httptools", "openai", "trio", "pydantic", "catt
 def started(statement: str) -> float:
     """Milliseconds that a fresh interpreter takes for ``statement``."""
     began = time.perf_counter_ns()
-    subprocess.run([sys.executable, "-c", statement], cwd=HERE.parent, check=True)
+    subprocess.run([sys.executable, "-c", statement], cwd=HERE.parent, env=with_byte_code(), check=True)
     return (time.perf_counter_ns() - began) / 1e6
 
 
