@@ -123,6 +123,30 @@ def test_another_thread_is_told_which_way_to_go(backend: Backend) -> None:
     run_virtual(backend, main)
 
 
+@backends
+def test_another_thread_is_refused_also_where_there_is_nothing_left_to_cancel(backend: Backend) -> None:
+    async def main() -> None:
+        async with ScriptedAgent(["a", HANG]) as agent:
+            answer = agent.answer()
+            assert await answer.receive() == "a"
+            agent.cancel()
+            refused: list[str] = []
+
+            def outside() -> None:
+                for cancel in (agent.cancel, answer.cancel):
+                    try:
+                        cancel()
+                    except RuntimeError as error:
+                        refused.append(str(error))
+
+            thread = threading.Thread(target=outside)
+            thread.start()
+            thread.join()
+            assert len(refused) == 2
+
+    run_virtual(backend, main)
+
+
 def test_another_asyncio_loop_in_the_same_thread_is_refused() -> None:
     async def use(agent: Agent) -> None:
         for act in (agent.answer, agent.cancel, agent.end_call):
