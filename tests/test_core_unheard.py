@@ -235,3 +235,14 @@ def test_the_message_is_made_by_the_answers_own_task_when_nobody_looks(backend: 
             assert [item.role for item in agent.conversation._list] == ["system", "assistant"]
 
     run_virtual(backend, main)
+
+
+def test_what_is_owed_is_made_before_more_is_owed(backend: Backend) -> None:
+    # No answer begins without a look at the conversation today; should one, the cut before it is kept all the same.
+    async def main() -> None:
+        async with Speaker() as agent:
+            agent.conversation._owe(lambda: agent.conversation._append(Message("assistant", "first")))
+            agent.conversation._owe(lambda: agent.conversation._append(Message("assistant", "second")))
+            assert said(agent) == [("assistant", "first"), ("assistant", "second")]
+
+    run_virtual(backend, main)
