@@ -15,6 +15,7 @@ from sweep_scenarios import FALLBACK, SINGLE
 from sweep_stories import STORIES
 
 from micdrop_agent import Agent, ToolCall
+from micdrop_agent._ledger import Ledger
 from micdrop_agent.testing import (
     BACKENDS,
     INJECTIONS,
@@ -26,6 +27,7 @@ from micdrop_agent.testing import (
     read,
     run_scenario,
     run_virtual,
+    talk_to,
 )
 
 if TYPE_CHECKING:
@@ -142,6 +144,19 @@ def test_a_wrong_agent_is_caught_with_the_invariant_and_the_step(
         cancel_everywhere(_one_answer(wrong), backends=[backend])
     assert caught.value.number == number
     assert caught.value.backend == backend
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cut_that_is_lost_is_caught_although_nobody_listens(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody_listens(monkeypatch)
+    scenario = talk_to(lambda: ScriptedAgent(["One ", 0.1, "two."], ["One ", 0.1, "two."]))
+    cancel_everywhere(scenario, backends=[backend], listen=False)
+
+    monkeypatch.setattr(Ledger, "interrupt_unheard", lambda _self, _upto: None)
+    with pytest.raises(InvariantError, match="invariant 5: the conversation has"):
+        cancel_everywhere(scenario, backends=[backend], listen=False)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
