@@ -82,34 +82,40 @@ def test_an_agent_that_was_closed_before_it_was_opened_stays_closed(backend: Bac
     run_virtual(backend, main)
 
 
+def refusals_in_another_thread(acts: list[Callable[[], object]]) -> list[str]:
+    """What each of ``acts`` says when it is called outside the agent's thread."""
+    refusals: list[str] = []
+
+    def outside() -> None:
+        for act in acts:
+            try:
+                act()
+            except RuntimeError as error:
+                refusals.append(str(error))
+
+    thread = threading.Thread(target=outside)
+    thread.start()
+    thread.join()
+    return refusals
+
+
 @backends
 def test_another_thread_is_told_which_way_to_go(backend: Backend) -> None:
     async def main() -> None:
         async with ScriptedAgent(["a", HANG]) as agent:
             answer = agent.answer()
             assert await answer.receive() == "a"
-            problems: list[str] = []
-
-            def outside() -> None:
-                acts: list[Callable[[], object]] = [
-                    agent.answer,
-                    agent.cancel,
-                    answer.cancel,
-                    agent.end_call,
-                    agent.skip_answer,
-                    agent.cancel_last_user_message,
-                    lambda: agent.add_user_message("x"),
-                    lambda: agent.add_tool_message(ToolCall("1", "x", "{}")),
-                ]
-                for act in acts:
-                    try:
-                        act()
-                    except RuntimeError as error:
-                        problems.append(str(error))
-
-            thread = threading.Thread(target=outside)
-            thread.start()
-            thread.join()
+            acts: list[Callable[[], object]] = [
+                agent.answer,
+                agent.cancel,
+                answer.cancel,
+                agent.end_call,
+                agent.skip_answer,
+                agent.cancel_last_user_message,
+                lambda: agent.add_user_message("x"),
+                lambda: agent.add_tool_message(ToolCall("1", "x", "{}")),
+            ]
+            problems = refusals_in_another_thread(acts)
             assert len(problems) == 8
             for problem in problems:
                 assert "another thread" in problem
@@ -130,19 +136,7 @@ def test_another_thread_is_refused_also_where_there_is_nothing_left_to_cancel(ba
             answer = agent.answer()
             assert await answer.receive() == "a"
             agent.cancel()
-            refused: list[str] = []
-
-            def outside() -> None:
-                for cancel in (agent.cancel, answer.cancel):
-                    try:
-                        cancel()
-                    except RuntimeError as error:
-                        refused.append(str(error))
-
-            thread = threading.Thread(target=outside)
-            thread.start()
-            thread.join()
-            assert len(refused) == 2
+            assert len(refusals_in_another_thread([agent.cancel, answer.cancel])) == 2
 
     run_virtual(backend, main)
 

@@ -88,7 +88,7 @@ def test_there_is_time_for_other_work_once_the_request_is_on_its_way(backend: Ba
             transport = transport_to(provider)
             for number in range(2):
                 asked_for: list[int] = []
-                response = await transport.post(PATH, {}, b"{}", lambda: asked_for.append(len(transport._live)))  # noqa: B023 - at once
+                response = await transport.post(PATH, {}, b"{}", lambda: asked_for.append(len(transport._live)))  # noqa: B023 - it is called before the loop goes on
                 assert asked_for == [1], "not once for each request, or not while it is under way"
                 async with response:
                     assert (await body_of(response)).endswith(b"data: [DONE]\n\n")

@@ -148,7 +148,7 @@ def test_only_a_name_is_looked_up_and_raced(monkeypatch: pytest.MonkeyPatch, hos
 
     async def scenario() -> None:
         monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
-        with pytest.raises(OSError):  # noqa: PT011 - nothing listens at port 1
+        with pytest.raises(OSError):  # noqa: PT011 - which one, the system says: nothing listens at port 1
             await connect_direct(host, 1, tls=False, context=None)
 
     run(False, scenario)

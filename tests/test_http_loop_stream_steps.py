@@ -18,14 +18,10 @@ pytestmark = loops
 class Wire:
     """A transport that only takes note."""
 
-    def __init__(self, raw: Any = None) -> None:
-        self.raw = raw
+    def __init__(self) -> None:
         self.calls: list[str] = []
         self.written = b""
         self.closing = False
-
-    def get_extra_info(self, _name: str) -> Any:
-        return self.raw
 
     def is_closing(self) -> bool:
         return self.closing
