@@ -99,8 +99,9 @@ def _check_all_text(trace: Trace) -> None:
     for answer in trace.answers:
         if answer.answer.status not in STATUSES:
             raise InvariantError(3, f"answer {answer.number} never ended: {answer.answer.status}")
-        if any(event.kind == "switch" and event.detail["restarted"] for event in answer.answer.result.trace):
-            return  # how much of its text was taken back, only the events tell
+    happened = [event for answer in trace.answers for event in answer.answer.result.trace]
+    if any(event.kind == "switch" and event.detail["restarted"] for event in happened):
+        return  # how much text was taken back, only the events tell
     added = [item for item in trace.final if not any(item is known for known in trace.initial)]
     texts = [item.content for item in added if isinstance(item, Message) and item.role == "assistant"]
     wanted = [_wanted(answer, trace, stored=True) for answer in trace.answers]
