@@ -28,7 +28,7 @@ import long_conversation
 from _harness import HERE, Provider, Samples, pin, quiet, run, with_byte_code
 
 from micdrop_agent import Agent, Turn
-from micdrop_agent.answer import Answer
+from micdrop_agent._core.answer import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -141,7 +141,7 @@ async def measure(url: str, api: str, rounds: int) -> Samples:
 
 def body_of(agent: Any) -> bytes:
     """The body that ``agent`` would send now."""
-    from micdrop_agent.providers.protocol import Request  # noqa: PLC0415 - not public
+    from micdrop_agent.model.protocol import Request  # noqa: PLC0415 - not public
 
     body: bytes = agent._provider.builder.build(Request(items=agent.conversation, tools=(), continue_from=None))  # noqa: SLF001
     return body

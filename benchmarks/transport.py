@@ -31,13 +31,13 @@ import openai
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from micdrop_agent.providers._http import ClientTransport, DirectTransport, SdkTransport
-from micdrop_agent.providers._sse import SseReader
+from micdrop_agent.providers.responses.sse import SseReader
+from micdrop_agent.transport import ClientTransport, DirectTransport, SdkTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.providers._http import Transport
+    from micdrop_agent.transport import Transport
 
 BODY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}).encode()
 HEADERS = {"authorization": "Bearer bench", "content-type": "application/json"}

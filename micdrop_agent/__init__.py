@@ -14,11 +14,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent._hub import signal_of
-from micdrop_agent.agent import Agent
-from micdrop_agent.answer import Answer
+from micdrop_agent._core.agent import Agent
+from micdrop_agent._core.answer import Answer
+from micdrop_agent._core.event_hub import signal_of
+from micdrop_agent._core.turn import Turn
 from micdrop_agent.conversation import Conversation
-from micdrop_agent.echo import EchoAgent, MockAgent
 from micdrop_agent.errors import (
     AllAgentsFailedError,
     Attempt,
@@ -43,18 +43,18 @@ from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts
 from micdrop_agent.result import AnswerResult, TraceEvent
 from micdrop_agent.tools import Tool, tool
-from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
-    from micdrop_agent._trace_page import render_trace
-    from micdrop_agent.fallback import FallbackAgent
-    from micdrop_agent.health import HealthChanged, HealthRegistry
-    from micdrop_agent.model_agent import ModelAgent
+    from micdrop_agent.fallback.agent import FallbackAgent
+    from micdrop_agent.fallback.health import HealthChanged, HealthRegistry
+    from micdrop_agent.model.agent import ModelAgent
     from micdrop_agent.providers.chat import ChatAgent
+    from micdrop_agent.providers.echo import EchoAgent, MockAgent
     from micdrop_agent.providers.local import LocalAgent
     from micdrop_agent.providers.mistral import MistralAgent
     from micdrop_agent.providers.openai import OpenaiAgent
     from micdrop_agent.store import CallInUseError, ConversationStore, SqliteStore, StoreError
+    from micdrop_agent.tracing.page import render_trace
 
 __version__: Final = "0.1.0.dev0"
 
@@ -113,16 +113,18 @@ _LATE: Final = {
     "CallInUseError": "micdrop_agent.store",
     "ChatAgent": "micdrop_agent.providers.chat",
     "ConversationStore": "micdrop_agent.store",
+    "EchoAgent": "micdrop_agent.providers.echo",
     "FallbackAgent": "micdrop_agent.fallback",
-    "HealthChanged": "micdrop_agent.health",
-    "HealthRegistry": "micdrop_agent.health",
+    "HealthChanged": "micdrop_agent.fallback",
+    "HealthRegistry": "micdrop_agent.fallback",
     "LocalAgent": "micdrop_agent.providers.local",
     "MistralAgent": "micdrop_agent.providers.mistral",
-    "ModelAgent": "micdrop_agent.model_agent",
+    "MockAgent": "micdrop_agent.providers.echo",
+    "ModelAgent": "micdrop_agent.model.agent",
     "OpenaiAgent": "micdrop_agent.providers.openai",
     "SqliteStore": "micdrop_agent.store",
     "StoreError": "micdrop_agent.store",
-    "render_trace": "micdrop_agent._trace_page",
+    "render_trace": "micdrop_agent.tracing",
 }
 
 

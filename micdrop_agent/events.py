@@ -1,7 +1,7 @@
 """What an agent tells: one frozen class for each kind of event.
 
 State first, event second: when a listener runs, the change that an event reports has been made.
-``agent.on(MessageAdded, listener)`` and ``agent.events()`` deliver them; see ``_hub``.
+``agent.on(MessageAdded, listener)`` and ``agent.events()`` deliver them; see ``_core.event_hub``.
 
 Source: Micdrop page "Agent (LLM)", section Events.
 """

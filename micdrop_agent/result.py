@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from micdrop_agent.errors import Attempt
-    from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.model.protocol import FinishReason, Usage
 
 __all__ = ["AnswerResult", "AnswerStatus", "EndStatus", "TraceEvent", "TraceKind"]
 

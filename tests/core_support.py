@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent import Message, _hub
+from micdrop_agent import Message
+from micdrop_agent._core import event_hub
 from micdrop_agent.events import EVENT_TYPES, MessageAdded, MessageCorrected
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process in which no signal ever had a receiver: another test may have connected one."""
-    monkeypatch.setattr(_hub, "CONNECTED", [])
+    monkeypatch.setattr(event_hub, "CONNECTED", [])
 
 
 def said(agent: Agent) -> list[tuple[Any, ...]]:

@@ -30,7 +30,8 @@ from unittest import mock
 import anyio
 import attrs
 
-from micdrop_agent.providers import _agent, _http
+from micdrop_agent import transport
+from micdrop_agent.providers import http_agent
 from micdrop_agent.testing import ReceivedRequest, Reply, ScriptedProvider, call_tool, run_virtual, say
 
 if TYPE_CHECKING:
@@ -168,14 +169,14 @@ def _runner(block: Block, backend: Backend) -> Callable[..., Any]:
 
 
 async def _with_server(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-    real: Callable[..., Any] = _http.open_transport
+    real: Callable[..., Any] = transport.open_transport
     async with ScriptedProvider(script) as provider:
 
         def open_transport(base_url: str, **options: Any) -> Any:
             del base_url
             return real("http://provider.test/v1", **{**options, "connect": provider.connect})
 
-        with mock.patch.object(_agent, "open_transport", open_transport):
+        with mock.patch.object(http_agent, "open_transport", open_transport):
             return await main(*args)
 
 

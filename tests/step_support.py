@@ -8,8 +8,8 @@ import anyio
 import attrs
 
 from micdrop_agent import Message, ProviderError, Retry, ToolCall
-from micdrop_agent.model_agent import ModelAgent
-from micdrop_agent.providers.protocol import CallReady, Finish, Request
+from micdrop_agent.model.agent import ModelAgent
+from micdrop_agent.model.protocol import CallReady, Finish, Request
 from micdrop_agent.testing import run_virtual
 from micdrop_agent.tools import tool
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from micdrop_agent import Agent
-    from micdrop_agent.providers.protocol import ProviderEvent
+    from micdrop_agent.model.protocol import ProviderEvent
     from micdrop_agent.testing import Backend
 
 Act = Any

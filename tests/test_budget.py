@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import Agent, ChatAgent, FallbackAgent, Message, ToolCall, ToolResult
-from micdrop_agent._budget import PER_ITEM, TokenBudget, estimate_tokens
+from micdrop_agent.model.budget import PER_ITEM, TokenBudget, estimate_tokens
 from micdrop_agent.testing import BACKENDS, Backend, ScriptedProvider, run_virtual, say
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from step_support import STOP, Act, Model, Provider, down
 
 from micdrop_agent import FallbackAgent, Retry
-from micdrop_agent.model_agent import REWARM_AFTER
+from micdrop_agent.model.agent import REWARM_AFTER
 from micdrop_agent.testing import BACKENDS, Backend, run_virtual
 
 if TYPE_CHECKING:

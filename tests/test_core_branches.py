@@ -22,16 +22,16 @@ from micdrop_agent import (
     ToolCall,
     ToolResult,
 )
-from micdrop_agent._budget import PER_ITEM, TokenBudget
-from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._ledger import Ledger
-from micdrop_agent.answer import Answer
+from micdrop_agent._core.answer import Answer
+from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.ledger import Ledger
+from micdrop_agent._core.turn import Race
+from micdrop_agent.model.budget import PER_ITEM, TokenBudget
 from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
-from micdrop_agent.turn import Race
 
 if TYPE_CHECKING:
     from micdrop_agent import Turn
-    from micdrop_agent.providers.protocol import Request
+    from micdrop_agent.model.protocol import Request
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 

@@ -16,7 +16,7 @@ from micdrop_agent import (
     MicdropError,
     render_trace,
 )
-from micdrop_agent._log import SafeLog
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.events import AnswerFailed, AnswerFinished, Event, MessageAdded
 from micdrop_agent.testing import BACKENDS, HANG, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import Tool

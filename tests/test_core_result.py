@@ -10,17 +10,17 @@ from core_support import nobody_listens
 from step_support import Model, down, with_model
 
 from micdrop_agent import Message
-from micdrop_agent._hub import signal_of
+from micdrop_agent._core.event_hub import signal_of
 from micdrop_agent.errors import Attempt
 from micdrop_agent.events import EVENT_TYPES, AnswerFinished, MessageAdded
-from micdrop_agent.providers.protocol import Usage
+from micdrop_agent.model.protocol import Usage
 from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from micdrop_agent import Turn
-    from micdrop_agent._facts import Facts
+    from micdrop_agent._core.record import Facts
     from micdrop_agent.events import Event
 
 both = pytest.mark.parametrize("backend", BACKENDS)

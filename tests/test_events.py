@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import Message, signal_of
-from micdrop_agent._hub import EventHub
-from micdrop_agent._log import SafeLog
+from micdrop_agent._core.event_hub import EventHub
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,

@@ -11,19 +11,18 @@ import anyio
 import pytest
 
 from fallback_kit import Cast, Heard, down, listen, series, stored
-from micdrop_agent.echo import EchoAgent
 from micdrop_agent.errors import AllAgentsFailedError
-from micdrop_agent.fallback import FallbackAgent
-from micdrop_agent.health import HealthRegistry
+from micdrop_agent.fallback import FallbackAgent, HealthRegistry
 from micdrop_agent.messages import Message
+from micdrop_agent.providers.echo import EchoAgent
 from micdrop_agent.testing import BACKENDS, HANG, Backend, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.turn import Turn
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 

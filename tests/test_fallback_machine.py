@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from property_support import searching
 
 from fallback_kit import Cast, Heard, down, listen
-from micdrop_agent.health import HealthRegistry
+from micdrop_agent.fallback import HealthRegistry
 from micdrop_agent.testing import BACKENDS, Backend, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.fallback import FallbackAgent
-    from micdrop_agent.turn import Turn
 
 Mood: TypeAlias = Literal["ok", "server", "auth", "rate_limit", "quota", "bad_request", "bug", "hang", "factory"]
 MOODS: tuple[Mood, ...] = ("ok", "server", "auth", "rate_limit", "quota", "bad_request", "bug", "hang", "factory")

@@ -11,14 +11,14 @@ from fallback_kit import Cast, Heard, down, listen, stored
 from micdrop_agent.errors import AllAgentsFailedError
 from micdrop_agent.events import MessageAdded
 from micdrop_agent.messages import Message, ToolCall, ToolResult
+from micdrop_agent.model.protocol import Usage
 from micdrop_agent.options import ExtractTag
-from micdrop_agent.providers.protocol import Usage
 from micdrop_agent.testing import BACKENDS, HANG, Backend, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import tool
 
 if TYPE_CHECKING:
     from fallback_kit import Script
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.turn import Turn
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 

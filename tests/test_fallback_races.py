@@ -9,13 +9,13 @@ import pytest
 
 from fallback_kit import Cast, Heard, down, listen, stored
 from micdrop_agent.events import AgentSwitched, AnswerFailed, MessageAdded
-from micdrop_agent.health import HealthRegistry
+from micdrop_agent.fallback import HealthRegistry
 from micdrop_agent.messages import ToolCall, ToolResult
 from micdrop_agent.testing import BACKENDS, HANG, Backend, Call, run_virtual
 from micdrop_agent.tools import Tool, tool
 
 if TYPE_CHECKING:
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.turn import Turn
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 shuffles = pytest.mark.parametrize("seed", [None, 1, 2, 3])

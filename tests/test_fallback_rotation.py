@@ -10,8 +10,7 @@ import pytest
 from fallback_kit import Cast, Heard, down, listen, series, stored
 from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 from micdrop_agent.events import AgentSwitched, AnswerFailed, MessageAdded
-from micdrop_agent.fallback import FallbackAgent
-from micdrop_agent.health import HealthRegistry
+from micdrop_agent.fallback import FallbackAgent, HealthRegistry
 from micdrop_agent.messages import Message
 from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
 

@@ -15,7 +15,7 @@ from property_support import searching
 
 from fallback_kit import down
 from micdrop_agent.errors import AllAgentsFailedError, Attempt
-from micdrop_agent.health import HealthChanged, HealthRegistry
+from micdrop_agent.fallback import HealthChanged, HealthRegistry
 from micdrop_agent.testing import run_virtual
 
 if TYPE_CHECKING:

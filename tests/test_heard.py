@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._heard import _letters, heard_length, heard_since
+from micdrop_agent._core.playback import _letters, heard_length, heard_since
 
 TEXTS = st.text(alphabet=st.sampled_from("abAB ßẞİi\u0131ﬁ é\n\t,.😀字\u0301"), max_size=30)
 

@@ -12,9 +12,9 @@ import anyio.abc
 import pytest
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http import DirectTransport
-from micdrop_agent.providers._http._connection import Connection, hang_up
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, count_steps, fault, run_virtual, say
+from micdrop_agent.transport import DirectTransport
+from micdrop_agent.transport.connection import Connection, hang_up
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

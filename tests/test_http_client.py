@@ -11,14 +11,14 @@ import openai
 import pytest
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http import ClientTransport, SdkTransport, open_transport
 from micdrop_agent.testing import ScriptedProvider, fault, say
+from micdrop_agent.transport import ClientTransport, SdkTransport, open_transport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from micdrop_agent.providers._http import Response, Transport
     from micdrop_agent.testing import Exchange
+    from micdrop_agent.transport import Response, Transport
 
 PATH = "/chat/completions"
 BODY = b'{"model": "m", "messages": []}'

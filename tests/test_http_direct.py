@@ -11,8 +11,6 @@ import anyio
 import pytest
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http import DirectTransport
-from micdrop_agent.providers._http._parser import ResponseParser
 from micdrop_agent.testing import (
     BACKENDS,
     MemoryByteStream,
@@ -22,12 +20,14 @@ from micdrop_agent.testing import (
     run_virtual,
     say,
 )
+from micdrop_agent.transport import DirectTransport
+from micdrop_agent.transport.parser import ResponseParser
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from micdrop_agent.providers._http import Response
     from micdrop_agent.testing import Backend, Exchange
+    from micdrop_agent.transport import Response
 
 PATH = "/chat/completions"
 each_backend = pytest.mark.parametrize("backend", BACKENDS)

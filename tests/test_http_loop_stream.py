@@ -18,8 +18,8 @@ import pytest
 from llmock_support import until
 from loop_stream_support import loops, run
 
-from micdrop_agent.providers._http._connection import Connection, connect_direct
-from micdrop_agent.providers._http._loop_stream import MOST_WAITING, LoopStream, quicken
+from micdrop_agent.transport.connection import Connection, connect_direct
+from micdrop_agent.transport.loop_stream import MOST_WAITING, LoopStream, quicken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from loop_stream_support import loops, run
 
-from micdrop_agent.providers._http._loop_stream import MOST_WAITING, LoopStream, quicken
+from micdrop_agent.transport.loop_stream import MOST_WAITING, LoopStream, quicken
 
 pytestmark = loops
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._parser import ResponseParser
+from micdrop_agent.transport.parser import ResponseParser
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: a\r\nx-one: 1\r\nX-One: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\n"

@@ -15,8 +15,8 @@ import trustme
 from anyio.streams.tls import TLSListener
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http import DirectTransport, _tls
 from micdrop_agent.testing import ScriptedProvider, fault, say
+from micdrop_agent.transport import DirectTransport, tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -214,17 +214,17 @@ def test_the_tls_context_is_made_once_per_process_and_trusts_what_the_environmen
     file = tmp_path / "ca.pem"
     file.write_bytes(authority.cert_pem.bytes())
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    monkeypatch.setattr(_tls, "_context", None)
+    monkeypatch.setattr(tls, "_context", None)
 
     async def scenario() -> None:
         async with ScriptedProvider([say("Okay.")]) as provider, tls_server(provider, authority) as port:
             first = DirectTransport(f"https://localhost:{port}", connect_timeout=20)
             await first.prewarm()
-            context = _tls._context
+            context = tls._context
             second = DirectTransport(f"https://localhost:{port}")
             for transport in (first, second):
                 assert b"Okay." in await ask(transport)
                 await transport.aclose()
-            assert _tls._context is context is not None
+            assert tls._context is context is not None
 
     run(backend, scenario)

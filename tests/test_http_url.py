@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from micdrop_agent.providers._http import ClientTransport, DirectTransport, open_transport
-from micdrop_agent.providers._http._request import RequestHead
-from micdrop_agent.providers._http._url import BaseUrl, proxy_for
+from micdrop_agent.transport import ClientTransport, DirectTransport, open_transport
+from micdrop_agent.transport.request_head import RequestHead
+from micdrop_agent.transport.url import BaseUrl, proxy_for
 
 
 @pytest.mark.parametrize(

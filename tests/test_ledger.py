@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import Conversation, Message, ToolCall, ToolResult
-from micdrop_agent._ledger import CANCELLED_OUTPUT, Ledger, OpenCall
+from micdrop_agent._core.ledger import CANCELLED_OUTPUT, Ledger, OpenCall
 from micdrop_agent.events import Event, MessageAdded, MessageCorrected
 from micdrop_agent.messages import Item, is_blank
 

@@ -13,7 +13,7 @@ import anyio.from_thread
 import pytest
 
 from micdrop_agent import LocalAgent, MicdropError
-from micdrop_agent.providers._llama import EmbeddedServer, ServerOptions
+from micdrop_agent.providers.llama import EmbeddedServer, ServerOptions
 from micdrop_agent.testing import BACKENDS, run_virtual
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from micdrop_agent.testing import BACKENDS, Backend, Call, ScriptedAgent, run_vi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.events import Event
-    from micdrop_agent.turn import Turn
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 

@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from micdrop_agent import Agent, ChatAgent, FallbackAgent, MicdropError, MistralAgent, ProviderError, Retry, tool
-from micdrop_agent.otel import instrument
 from micdrop_agent.testing import (
     BACKENDS,
     HANG,
@@ -28,6 +27,7 @@ from micdrop_agent.testing import (
     run_virtual,
     say,
 )
+from micdrop_agent.tracing import instrument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -317,7 +317,5 @@ def test_what_cannot_be_instrumented_says_why(
 
 
 def test_opentelemetry_is_loaded_by_nobody_who_did_not_ask(backend: Backend) -> None:
-    code = (
-        f"import sys; sys.path[:0] = {sys.path!r}; import micdrop_agent.otel; sys.exit('opentelemetry' in sys.modules)"
-    )
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import micdrop_agent.tracing.otel; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

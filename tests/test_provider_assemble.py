@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._assemble import MAX_ARGUMENT_CHARS, MAX_CALLS, CallAssembler
+from micdrop_agent.providers.responses.call_assembler import MAX_ARGUMENT_CHARS, MAX_CALLS, CallAssembler
 
 if TYPE_CHECKING:
-    from micdrop_agent.providers.protocol import CallReady
+    from micdrop_agent.model.protocol import CallReady
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),

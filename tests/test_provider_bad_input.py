@@ -461,7 +461,7 @@ def test_a_refused_connection_names_host_and_port(backend: str) -> None:
 
 
 def test_the_context_of_tls_checks_names_and_certificates() -> None:
-    from micdrop_agent.providers._http._tls import make_default_context
+    from micdrop_agent.transport.tls import make_default_context
 
     context = make_default_context()
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)

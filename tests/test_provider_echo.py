@@ -9,8 +9,8 @@ import pytest
 
 from micdrop_agent import ChatAgent, FallbackAgent, Retry, Tool
 from micdrop_agent.messages import ToolCall
-from micdrop_agent.providers._echo import Echo
-from micdrop_agent.providers.protocol import CallReady
+from micdrop_agent.model.protocol import CallReady
+from micdrop_agent.providers.attachments import Echo
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, run_virtual, say
 
 if TYPE_CHECKING:

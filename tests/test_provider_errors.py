@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent.providers._errors import hide_secrets, parse_retry_after, status_error, stream_error
+from micdrop_agent.providers.failures import hide_secrets, parse_retry_after, status_error, stream_error
 
 
 def error_of(status: int, body: Any = None, headers: dict[str, str] | None = None) -> Any:

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import Message, Tool, ToolCall, ToolResult
-from micdrop_agent.providers._dialects import (
+from micdrop_agent.model.protocol import Request
+from micdrop_agent.providers.requests.body import BodyBuilder, check_settings
+from micdrop_agent.providers.requests.dialects import (
     ChatDialect,
     MistralDialect,
     ResponsesDialect,
     TemplateDialect,
 )
-from micdrop_agent.providers._request import BodyBuilder, check_settings
-from micdrop_agent.providers.protocol import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

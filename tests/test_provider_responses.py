@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent.providers._stream import BodyReader
-from micdrop_agent.providers._stream_responses import ResponsesTranslator
-from micdrop_agent.providers.protocol import TEXT_DONE, CallReady, Finish, Progress, Refusal, Usage
+from micdrop_agent.model.protocol import TEXT_DONE, CallReady, Finish, Progress, Refusal, Usage
+from micdrop_agent.providers.responses.http_stream import BodyReader
+from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from micdrop_agent.errors import ProviderError
-    from micdrop_agent.providers.protocol import ProviderEvent
+    from micdrop_agent.model.protocol import ProviderEvent
 
 
 def read(pieces: Iterable[bytes]) -> tuple[list[ProviderEvent], ProviderError | None]:

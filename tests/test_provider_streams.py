@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._text import ThinkFilter
-from micdrop_agent.providers._fastpath import TextTemplate
-from micdrop_agent.providers._stream import BodyReader
-from micdrop_agent.providers._stream_chat import ChatTranslator
-from micdrop_agent.providers._stream_responses import ResponsesTranslator
-from micdrop_agent.providers.protocol import CallReady, Finish, Progress, Refusal, Usage
+from micdrop_agent.model.protocol import CallReady, Finish, Progress, Refusal, Usage
+from micdrop_agent.providers.responses.chat_stream import ChatTranslator
+from micdrop_agent.providers.responses.fastpath import TextTemplate
+from micdrop_agent.providers.responses.http_stream import BodyReader
+from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
+from micdrop_agent.text import ThinkFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from micdrop_agent.errors import ProviderError
-    from micdrop_agent.providers._translate import Translator
-    from micdrop_agent.providers.protocol import ProviderEvent
+    from micdrop_agent.model.protocol import ProviderEvent
+    from micdrop_agent.providers.responses.translator import Translator
 
 CASES = Path(__file__).parent / "cases"
 

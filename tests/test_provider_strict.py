@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from micdrop_agent import Message, Tool, ToolCall, ToolResult
-from micdrop_agent.providers._dialects import (
+from micdrop_agent.model.protocol import Request
+from micdrop_agent.providers.requests.body import BodyBuilder
+from micdrop_agent.providers.requests.dialects import (
     ChatDialect,
     MistralDialect,
     ResponsesDialect,
     TemplateDialect,
     TypedDialect,
 )
-from micdrop_agent.providers._repair import _Repair, repair
-from micdrop_agent.providers._request import BodyBuilder
-from micdrop_agent.providers.protocol import Request
+from micdrop_agent.providers.requests.pairing import _Repair, repair
 from micdrop_agent.testing.strategies import conversations
 
 if TYPE_CHECKING:

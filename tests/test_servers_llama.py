@@ -15,7 +15,7 @@ import pytest
 from llmock_support import run
 
 from micdrop_agent import ChatAgent, Message, OpenaiAgent, ProviderError, Retry, Timeouts
-from micdrop_agent.providers._llama import EmbeddedServer, ServerOptions, default_model
+from micdrop_agent.providers.llama import EmbeddedServer, ServerOptions, default_model
 from micdrop_agent.testing import assert_no_leaks
 
 if TYPE_CHECKING:

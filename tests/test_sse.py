@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._sse import SseReader
+from micdrop_agent.providers.responses.sse import SseReader
 
 if TYPE_CHECKING:
-    from micdrop_agent.providers._sse import SseEvent
+    from micdrop_agent.providers.responses.sse import SseEvent
 
 
 def read(*pieces: bytes, limit: int | None = None) -> list[SseEvent]:

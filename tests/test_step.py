@@ -10,7 +10,7 @@ from step_support import CALLS, STOP, Act, Model, call, chunks_of, look, said, w
 
 from micdrop_agent import ProviderError, Timeouts
 from micdrop_agent.events import MessageAdded
-from micdrop_agent.providers.protocol import PROGRESS, TEXT_DONE, Refusal, Usage
+from micdrop_agent.model.protocol import PROGRESS, TEXT_DONE, Refusal, Usage
 from micdrop_agent.testing import BACKENDS
 
 if TYPE_CHECKING:

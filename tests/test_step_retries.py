@@ -10,7 +10,7 @@ from step_support import ONCE, STOP, Act, Model, call, chunks_of, down, look, mu
 
 from micdrop_agent import FallbackAgent, ProviderError, Retry
 from micdrop_agent.events import EVENT_TYPES, AnswerFailed, AnswerFinished, Event
-from micdrop_agent.providers.protocol import PROGRESS, Usage
+from micdrop_agent.model.protocol import PROGRESS, Usage
 from micdrop_agent.testing import BACKENDS, run_virtual
 
 if TYPE_CHECKING:

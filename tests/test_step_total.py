@@ -10,7 +10,7 @@ from step_support import CALLS, STOP, Act, Model, call, down, said, with_model
 
 from micdrop_agent import ProviderError, Retry, Timeouts
 from micdrop_agent.events import AnswerFailed, Event
-from micdrop_agent.providers.protocol import Finish
+from micdrop_agent.model.protocol import Finish
 from micdrop_agent.testing import BACKENDS
 from micdrop_agent.tools import tool
 

@@ -11,7 +11,7 @@ from step_support import CALLS, NEVER, ONCE, STOP, Model, call, chunks_of, down,
 
 from micdrop_agent import Agent, MaxStepsError, ProviderError, Retry, Timeouts, ToolCall, ToolResult
 from micdrop_agent.events import EndCallRequested, Event
-from micdrop_agent.providers.protocol import Finish, Refusal
+from micdrop_agent.model.protocol import Finish, Refusal
 from micdrop_agent.testing import BACKENDS
 from micdrop_agent.tools import Tool
 

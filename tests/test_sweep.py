@@ -15,7 +15,7 @@ from sweep_scenarios import FALLBACK, SINGLE
 from sweep_stories import STORIES
 
 from micdrop_agent import Agent, ToolCall
-from micdrop_agent._ledger import Ledger
+from micdrop_agent._core.ledger import Ledger
 from micdrop_agent.testing import (
     BACKENDS,
     INJECTIONS,

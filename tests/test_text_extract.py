@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from micdrop_agent._text import ExtractFilter, extract_text
-from micdrop_agent._text import extract as extract_module
-from micdrop_agent._text._braces import BraceScanner
 from micdrop_agent.options import ExtractJson, ExtractTag
+from micdrop_agent.text import ExtractFilter, extract_text
+from micdrop_agent.text import extract as extract_module
+from micdrop_agent.text.braces import BraceScanner
 
 JSON = ExtractJson()
 TAG = ExtractTag(start_tag="<X>", end_tag="</X>")

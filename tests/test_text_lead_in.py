@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._text import LeadInFilter, SeamFilter
-from micdrop_agent._text.lead_in import MAX_CHARS, PATIENCE
+from micdrop_agent.text.joining import LeadInFilter, SeamFilter
+from micdrop_agent.text.joining.lead_in import MAX_CHARS, PATIENCE
 
 
 def joined(partial: str, *chunks: str) -> str:

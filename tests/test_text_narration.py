@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._text import NarrationFilter
+from micdrop_agent.text import NarrationFilter
 
 TOOLS = ["get_weather", "get_time", "get"]
 PIECES = st.sampled_from(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._text import SeamFilter
+from micdrop_agent.text.joining import SeamFilter
 
 HERE = Path(__file__).parent
 

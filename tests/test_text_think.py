@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent._text import ThinkFilter
+from micdrop_agent.text import ThinkFilter
 
 PIECES = st.sampled_from(
     [

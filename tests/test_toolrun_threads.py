@@ -12,8 +12,8 @@ import pytest
 from toolrun_support import CANCELLED, chunks_of, pairs
 
 from micdrop_agent import Agent, ToolCall
-from micdrop_agent._ledger import OpenCall
-from micdrop_agent._toolrun import _stepwise
+from micdrop_agent._core.ledger import OpenCall
+from micdrop_agent._core.tool_run import _stepwise
 from micdrop_agent.testing import BACKENDS, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import Tool, tool
 

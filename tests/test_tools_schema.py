@@ -24,7 +24,7 @@ from micdrop_agent.tools import Tool, tool
 
 if TYPE_CHECKING:
     # The package under test need not have it yet: only its name is looked at.
-    from micdrop_agent.agent import Agent  # type: ignore[import-not-found, unused-ignore]
+    from micdrop_agent._core.agent import Agent  # type: ignore[import-not-found, unused-ignore]
 
 CASES = pathlib.Path(__file__).parent / "cases"
 

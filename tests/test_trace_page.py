@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import AnswerResult, FallbackAgent, ProviderError, TraceEvent, render_trace, tool
-from micdrop_agent.providers.protocol import Usage
+from micdrop_agent.model.protocol import Usage
 from micdrop_agent.testing import Call, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:

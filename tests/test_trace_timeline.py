@@ -14,7 +14,6 @@ from micdrop_agent import (
     TraceEvent,
     tool,
 )
-from micdrop_agent._timeline import Bar, Timeline, timeline
 from micdrop_agent.testing import (
     BACKENDS,
     HANG,
@@ -27,6 +26,7 @@ from micdrop_agent.testing import (
     run_virtual,
     say,
 )
+from micdrop_agent.tracing.timeline import Bar, Timeline, timeline
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 

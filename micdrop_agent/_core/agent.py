@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from micdrop_agent import _checks
-from micdrop_agent._dialogue import Dialogue
-from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent.answer import Answer
+from micdrop_agent._core import guards
+from micdrop_agent._core.answer import Answer
+from micdrop_agent._core.dialogue import Dialogue
+from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
     Event,
@@ -33,7 +34,6 @@ from micdrop_agent.events import (
 from micdrop_agent.messages import Message
 from micdrop_agent.options import check_count, check_flag, check_text
 from micdrop_agent.tools import control_tools
-from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterable
@@ -116,9 +116,9 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         buffer_size: int | None = None,
     ) -> None:
         check_text("system_prompt", system_prompt)
-        _checks.extract("extract", extract)
-        _checks.function("on_before_answer", on_before_answer)
-        _checks.tools("tools", tools)
+        guards.extract("extract", extract)
+        guards.function("on_before_answer", on_before_answer)
+        guards.tools("tools", tools)
         check_flag("record_interrupted", record_interrupted)
         check_flag("raise_on_failure", raise_on_failure)
         check_flag("parallel_tools", parallel_tools)
@@ -164,9 +164,9 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        _checks.may_open(self, self._state, owned=self._owner is not None)
+        guards.may_open(self, self._state, owned=self._owner is not None)
         self._state = "open"
-        self._home = _checks.Home()
+        self._home = guards.Home()
         whole = False
         try:
             with lone_error_unwrapped():
@@ -286,7 +286,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``answer()``.
         """
-        _checks.may_answer(self, self._state, owned=self._owner is not None)
+        guards.may_answer(self, self._state, owned=self._owner is not None)
         self._check_thread("answer()")
         previous = self._current
         for _ in range(SUPERSEDED):
@@ -371,7 +371,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         """Hook, generation, and the commit of what was written; as root or as a child."""
         turn._filters = self._text_filters()
         if turn.continue_from is not None:
-            from micdrop_agent._text import LeadInFilter, SeamFilter
+            from micdrop_agent.text.joining import LeadInFilter, SeamFilter
 
             exact, said = self._continues_exactly, turn.continue_from
             turn._filters += (SeamFilter(said, exact=True) if exact else LeadInFilter(said),)

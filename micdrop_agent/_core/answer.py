@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import ObjectReceiveStream
 
-from micdrop_agent._checks import cancel_soon, cancelled_from_outside
-from micdrop_agent._facts import Ending
-from micdrop_agent._heard import heard_since
-from micdrop_agent._pipe import Pipe
+from micdrop_agent._core.guards import cancel_soon, cancelled_from_outside
+from micdrop_agent._core.pipe import Pipe
+from micdrop_agent._core.playback import heard_since
+from micdrop_agent._core.record import Ending
+from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, words_of
 from micdrop_agent.events import (
     AnswerFailed,
@@ -31,16 +32,15 @@ from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
 )
-from micdrop_agent.turn import Turn
 
 if TYPE_CHECKING:
-    from micdrop_agent._checks import Home
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.guards import Home
     from micdrop_agent.events import (
         Event,
     )
     from micdrop_agent.messages import Message
-    from micdrop_agent.providers.protocol import ProviderStream
+    from micdrop_agent.model.protocol import ProviderStream
     from micdrop_agent.result import AnswerResult, AnswerStatus, EndStatus
 
 __all__ = ["Answer"]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from micdrop_agent import _checks
-from micdrop_agent._hub import EventHub
-from micdrop_agent._log import SafeLog
-from micdrop_agent._stream import EventStream
+from micdrop_agent._core import guards
+from micdrop_agent._core.event_hub import EventHub
+from micdrop_agent._core.event_stream import EventStream
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
@@ -30,14 +30,14 @@ from micdrop_agent.tools import ToolSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from micdrop_agent._text import TextFilter
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.answer import Answer
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import Item, Role
     from micdrop_agent.options import ExtractJson, ExtractTag
     from micdrop_agent.result import TraceEvent
+    from micdrop_agent.text import TextFilter
     from micdrop_agent.tools import Tool
-    from micdrop_agent.turn import Turn
 
 __all__ = ["Dialogue"]
 
@@ -77,8 +77,8 @@ class Dialogue:
         self._extract = extract
         self._hub = EventHub(self, self._safe_logger)
         self._owner: Agent | None = None
-        self._state: _checks.State = "new"
-        self._home: _checks.Home | None = None
+        self._state: guards.State = "new"
+        self._home: guards.Home | None = None
         self._current: Answer | None = None
 
     if not TYPE_CHECKING:  # for a type checker this would make every attribute known
@@ -224,7 +224,7 @@ class Dialogue:
         """
         if self._extract is None:
             return text, None
-        from micdrop_agent._text import extract_text
+        from micdrop_agent.text import extract_text
 
         left, found, value = extract_text(text, self._extract)
         return left, (self._use_value(value) or None) if found else None
@@ -232,7 +232,7 @@ class Dialogue:
     def _text_filters(self) -> tuple[TextFilter, ...]:
         if self._extract is None:
             return ()
-        from micdrop_agent._text import ExtractFilter
+        from micdrop_agent.text import ExtractFilter
 
         return (ExtractFilter(self._extract),)
 
@@ -252,7 +252,7 @@ class Dialogue:
         options = self._extract
         assert options is not None  # there is a value, so there was an option that told of it
         if options.callback is not None:
-            _checks.call_back(self, options.callback, value)
+            guards.call_back(self, options.callback, value)
         return {"extracted": value} if options.save_in_metadata else {}
 
     # -- events

@@ -23,7 +23,7 @@ from micdrop_agent.events import EVENT_TYPES, Event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent._log import SafeLog
+    from micdrop_agent._core.log import SafeLog
 
 __all__ = ["EventHub", "Inbox", "signal_of"]
 

@@ -10,7 +10,7 @@ from anyio.abc import ObjectReceiveStream
 from micdrop_agent.events import Event
 
 if TYPE_CHECKING:
-    from micdrop_agent._hub import Inbox
+    from micdrop_agent._core.event_hub import Inbox
 
 __all__ = ["EventStream"]
 

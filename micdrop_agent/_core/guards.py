@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
 
+from micdrop_agent._event_loop import running_loop
 from micdrop_agent.options import ExtractJson, ExtractTag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from micdrop_agent._dialogue import Dialogue
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.dialogue import Dialogue
 
 __all__ = [
     "Home",
@@ -29,18 +30,10 @@ __all__ = [
     "function",
     "may_answer",
     "may_open",
-    "running_loop",
     "tools",
 ]
 
 State: TypeAlias = Literal["new", "open", "closing", "closed"]
-
-
-def running_loop() -> object:
-    """The asyncio event loop that runs in this thread; ``None`` under Trio or without one."""
-    # Read without an import: under Trio asyncio may never have been loaded.
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()
 
 
 def cancelled_from_outside() -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from micdrop_agent._parking import parking_lot
+from micdrop_agent._core.parking import parking_lot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from micdrop_agent._parking import ParkingLot
+    from micdrop_agent._core.parking import ParkingLot
 
     Streams: TypeAlias = tuple[MemoryObjectSendStream[str], MemoryObjectReceiveStream[str]]
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from micdrop_agent._ledger import Ledger
+    from micdrop_agent._core.ledger import Ledger
     from micdrop_agent.errors import Attempt
-    from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.model.protocol import FinishReason, Usage
     from micdrop_agent.result import EndStatus, TraceKind
 
     Seen: TypeAlias = tuple["Facts", Ledger, EndStatus, int, Exception | None, int, int]

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import attrs
 
-from micdrop_agent._checks import cancelled_from_outside
-from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._ledger import CANCELLED_OUTPUT
+from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.guards import cancelled_from_outside
+from micdrop_agent._core.ledger import CANCELLED_OUTPUT
 from micdrop_agent.errors import ToolInputError, words_of
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from micdrop_agent._ledger import OpenCall
+    from micdrop_agent._core.ledger import OpenCall
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import ToolCall
     from micdrop_agent.tools import BoundCall, Tool
-    from micdrop_agent.turn import Turn
 
 __all__ = ["ToolsOutcome", "begin_call", "run_call", "run_call_apart", "run_calls"]
 

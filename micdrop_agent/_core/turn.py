@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from micdrop_agent._facts import Facts
-from micdrop_agent._ledger import Ledger
-from micdrop_agent._toolrun import run_calls
+from micdrop_agent._core.ledger import Ledger
+from micdrop_agent._core.record import Facts
+from micdrop_agent._core.tool_run import run_calls
 from micdrop_agent.conversation import Headed
 from micdrop_agent.events import (
     EVENT_TYPES,
@@ -32,16 +32,17 @@ from micdrop_agent.options import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from micdrop_agent._text import LeadInFilter, SeamFilter, TextFilter
-    from micdrop_agent._toolrun import ToolsOutcome
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.answer import Answer
+    from micdrop_agent._core.tool_run import ToolsOutcome
     from micdrop_agent.conversation import Conversation
     from micdrop_agent.events import (
         Event,
     )
     from micdrop_agent.messages import Item
-    from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.model.protocol import FinishReason, Usage
+    from micdrop_agent.text import TextFilter
+    from micdrop_agent.text.joining import LeadInFilter, SeamFilter
     from micdrop_agent.tools import Tool
 
 __all__ = ["Facts", "Race", "Turn"]
@@ -387,7 +388,7 @@ class Turn:
     def _seams(self) -> list[SeamFilter | LeadInFilter]:
         if not self._filters:
             return []
-        from micdrop_agent._text import LeadInFilter, SeamFilter
+        from micdrop_agent.text.joining import LeadInFilter, SeamFilter
 
         return [text_filter for text_filter in self._filters if isinstance(text_filter, SeamFilter | LeadInFilter)]
 

@@ -110,7 +110,7 @@ def _ended_by_ctrl_c(command: Callable[..., Awaitable[int]]) -> Callable[..., Aw
 
         import anyio
 
-        from micdrop_agent._groups import lone_error_unwrapped
+        from micdrop_agent._core.groups import lone_error_unwrapped
 
         async def watch() -> None:
             async for _ in signals:

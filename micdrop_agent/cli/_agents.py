@@ -13,7 +13,7 @@ from micdrop_agent.errors import MicdropError, ProviderError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
     from micdrop_agent.cli._spec import AgentSpec
 
 __all__ = ["make_agent", "make_chain"]
@@ -53,7 +53,7 @@ def make_chain(
         raise problems[0]
     if len(usable) == 1:
         return make_agent(usable[0], prompt=prompt) if len(specs) > 1 else alone
-    from micdrop_agent.fallback import FallbackAgent
+    from micdrop_agent.fallback.agent import FallbackAgent
 
     return FallbackAgent(
         factories=[functools.partial(make_agent, spec, prompt=prompt) for spec in usable],

@@ -20,13 +20,13 @@ from micdrop_agent.cli._faults import FAULTS, PIECES, spoken
 from micdrop_agent.cli._screen import Paint, one_line
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.events import AgentSwitched
-from micdrop_agent.fallback import FallbackAgent
+from micdrop_agent.fallback.agent import FallbackAgent
 from micdrop_agent.messages import Message
 from micdrop_agent.providers.chat import ChatAgent
 from micdrop_agent.testing import ScriptedProvider, parts
 
 if TYPE_CHECKING:
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.answer import Answer
     from micdrop_agent.cli._options import DemoOptions
     from micdrop_agent.result import TraceEvent
     from micdrop_agent.testing import ReceivedRequest, Reply

@@ -57,7 +57,7 @@ def parts() -> Iterator[Finding]:
 
 
 def _local() -> Iterator[Finding]:
-    from micdrop_agent.providers._llama import MODEL_INSTALL, SERVER_INSTALL, default_model
+    from micdrop_agent.providers.llama import MODEL_INSTALL, SERVER_INSTALL, default_model
 
     if _installed("xllamacpp"):
         yield Finding("ok", f"llama.cpp in the process, for the agent local (xllamacpp {_version('xllamacpp')})")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from micdrop_agent._groups import lone_error_unwrapped
+from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent.cli._agents import make_chain
 from micdrop_agent.cli._lines import Lines
 from micdrop_agent.cli._options import SYSTEM_PROMPT
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Sequence
     from pathlib import Path
 
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.answer import Answer
     from micdrop_agent.cli._kept import Kept
     from micdrop_agent.cli._options import ChatOptions
     from micdrop_agent.messages import Item

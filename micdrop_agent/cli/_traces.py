@@ -13,7 +13,7 @@ from micdrop_agent.messages import Message
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
     from micdrop_agent.result import AnswerResult
 
 __all__ = ["Traces"]
@@ -50,7 +50,7 @@ class Traces:
             self._saved = count
 
     def _write(self, results: list[AnswerResult], prompts: list[str | None]) -> None:
-        from micdrop_agent._trace_page import render_trace
+        from micdrop_agent.tracing.page import render_trace
 
         write_whole(render_trace(results, prompts=prompts), self._file, "the trace")
 

@@ -5,7 +5,7 @@
                                 └── one conversation, one stream, one set of events
 
 Children are strategies: they never own a conversation, a stream or a listener. See
-``_supervise`` for one answer and ``health`` for which child is worth asking.
+``supervisor`` for one answer and ``health`` for which child is worth asking.
 
 Source: Micdrop page "FallbackAgent".
 """
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import anyio
 
-from micdrop_agent._supervise import CLOSE_TIMEOUT, Supervision
-from micdrop_agent.agent import Agent
+from micdrop_agent._core.agent import Agent
 from micdrop_agent.conversation import Conversation
-from micdrop_agent.health import HealthRegistry
+from micdrop_agent.fallback.health import HealthRegistry
+from micdrop_agent.fallback.supervisor import CLOSE_TIMEOUT, Supervision
 from micdrop_agent.options import check_flag, check_seconds, check_text
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Iterable, Sequence
 
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import Message
     from micdrop_agent.tools import Tool
-    from micdrop_agent.turn import Turn
 
 __all__ = ["AfterPartial", "FallbackAgent"]
 

@@ -22,7 +22,7 @@ import anyio
 import attrs
 from anyio import NoEventLoopError
 
-from micdrop_agent._log import SafeLog
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 from micdrop_agent.options import check_count, check_seconds
 

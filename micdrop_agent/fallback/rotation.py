@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from micdrop_agent.fallback import FallbackAgent, Slot
-    from micdrop_agent.health import HealthRegistry
+    from micdrop_agent.fallback.agent import FallbackAgent, Slot
+    from micdrop_agent.fallback.health import HealthRegistry
 
 __all__ = ["Rotation"]
 

@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import attrs
 
-from micdrop_agent._failover import Switches, partial, why_final
-from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._rotation import Rotation
+from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.turn import Race
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
-from micdrop_agent.turn import Race
+from micdrop_agent.fallback.rotation import Rotation
+from micdrop_agent.fallback.switches import Switches, partial, why_final
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.fallback import FallbackAgent, Slot
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.fallback.agent import FallbackAgent, Slot
 
 __all__ = ["CLOSE_TIMEOUT", "Supervision"]
 

@@ -9,8 +9,8 @@ from micdrop_agent.events import AgentSwitched
 from micdrop_agent.messages import is_blank
 
 if TYPE_CHECKING:
-    from micdrop_agent.fallback import FallbackAgent, Slot
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.fallback.agent import FallbackAgent, Slot
 
 __all__ = ["Switches", "partial", "why_final"]
 

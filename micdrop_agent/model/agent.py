@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import anyio
 
-from micdrop_agent._budget import TokenBudget, check_counter
-from micdrop_agent._clock import TotalClock
-from micdrop_agent._step import Step
-from micdrop_agent.agent import Agent
+from micdrop_agent._core.agent import Agent
 from micdrop_agent.errors import MaxStepsError, ProviderError
 from micdrop_agent.messages import is_blank
+from micdrop_agent.model.budget import TokenBudget, check_counter
+from micdrop_agent.model.clock import TotalClock
+from micdrop_agent.model.step import Step
 from micdrop_agent.options import Retry, Timeouts, check_count
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from micdrop_agent._step import Response
-    from micdrop_agent.agent import BeforeAnswer
+    from micdrop_agent._core.agent import BeforeAnswer
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import Item
+    from micdrop_agent.model.protocol import Provider
+    from micdrop_agent.model.step import Response
     from micdrop_agent.options import ExtractJson, ExtractTag
-    from micdrop_agent.providers.protocol import Provider
     from micdrop_agent.tools import Tool
-    from micdrop_agent.turn import Turn
 
 __all__ = ["AgentOptions", "ModelAgent"]
 
@@ -162,7 +162,7 @@ class ModelAgent(Agent):
 
     async def _start(self) -> None:
         # Loaded here rather than in the middle of the first request, where a caller waits for it.
-        import_module("micdrop_agent._text")
+        import_module("micdrop_agent.text")
 
     async def _stop_resources(self) -> None:
         made, self._provider_made = self._provider_made, None

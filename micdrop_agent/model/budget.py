@@ -21,7 +21,7 @@ import operator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from micdrop_agent._log import SafeLog
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from micdrop_agent._toolrun import ToolsOutcome
+from micdrop_agent._core.tool_run import ToolsOutcome
 
 if TYPE_CHECKING:
-    from micdrop_agent.providers.protocol import FinishReason, Usage
+    from micdrop_agent.model.protocol import FinishReason, Usage
 
 __all__ = ["Response"]
 

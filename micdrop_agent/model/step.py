@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from micdrop_agent._clock import RequestClock
-from micdrop_agent._groups import lone_error_unwrapped
-from micdrop_agent._response import Response
-from micdrop_agent._toolrun import begin_call, run_call, run_call_apart
+from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.tool_run import begin_call, run_call, run_call_apart
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.messages import ToolCall
-from micdrop_agent.providers.protocol import (
+from micdrop_agent.model.clock import RequestClock
+from micdrop_agent.model.protocol import (
     CallReady,
     Finish,
     Progress,
@@ -31,21 +30,22 @@ from micdrop_agent.providers.protocol import (
     TextDone,
     Usage,
 )
+from micdrop_agent.model.response import Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anyio.abc import TaskGroup
 
-    from micdrop_agent._clock import TotalClock
-    from micdrop_agent._text import NarrationFilter
-    from micdrop_agent.model_agent import ModelAgent
-    from micdrop_agent.providers.protocol import (
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.model.agent import ModelAgent
+    from micdrop_agent.model.clock import TotalClock
+    from micdrop_agent.model.protocol import (
         ProviderEvent,
         ProviderStream,
     )
+    from micdrop_agent.text import NarrationFilter
     from micdrop_agent.tools import Tool
-    from micdrop_agent.turn import Turn
 
 __all__ = ["Response", "Step"]
 
@@ -332,7 +332,7 @@ class Step:
     def _new_narration(self) -> NarrationFilter | None:
         if not self.tools:
             return None
-        from micdrop_agent._text import NarrationFilter
+        from micdrop_agent.text import NarrationFilter
 
         return NarrationFilter([tool.name for tool in self.tools])
 

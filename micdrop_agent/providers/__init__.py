@@ -1,1 +1,1 @@
-"""Model providers: each one only translates; the turn loop is in ``model_agent``."""
+"""Model providers: each one only translates; the turn loop is in ``micdrop_agent.model``."""

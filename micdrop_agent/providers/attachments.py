@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from micdrop_agent.providers._json import encode
+from micdrop_agent.providers.json_text import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from micdrop_agent.messages import ToolCall
-    from micdrop_agent.providers.protocol import CallReady
+    from micdrop_agent.model.protocol import CallReady
 
 __all__ = ["OF_CALL", "OF_MESSAGE", "Echo"]
 

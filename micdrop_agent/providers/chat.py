@@ -12,20 +12,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from micdrop_agent.options import check_flag
-from micdrop_agent.providers._agent import HttpAgent
-from micdrop_agent.providers._dialects import ChatDialect, TemplateDialect
-from micdrop_agent.providers._echo import Echo
-from micdrop_agent.providers._keys import find_key, has_credentials
-from micdrop_agent.providers._request import BodyBuilder
-from micdrop_agent.providers._stream_chat import ChatTranslator
+from micdrop_agent.providers.attachments import Echo
+from micdrop_agent.providers.http_agent import HttpAgent
+from micdrop_agent.providers.keys import find_key, has_credentials
+from micdrop_agent.providers.requests.body import BodyBuilder
+from micdrop_agent.providers.requests.dialects import ChatDialect, TemplateDialect
+from micdrop_agent.providers.responses.chat_stream import ChatTranslator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers._agent import HttpOptions
-    from micdrop_agent.providers._http import ConnectFn
+    from micdrop_agent.providers.http_agent import HttpOptions
+    from micdrop_agent.transport import ConnectFn
 
 __all__ = ["ChatAgent", "ChatDialectName"]
 
@@ -119,7 +119,7 @@ class ChatAgent(HttpAgent):
     def _make_translator(self) -> ChatTranslator:
         think = None
         if self.think:
-            from micdrop_agent._text import ThinkFilter
+            from micdrop_agent.text import ThinkFilter
 
             think = ThinkFilter()
         return ChatTranslator(self.provider_name, self._key, think=think, echo=self._echo)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from micdrop_agent.agent import Agent
+from micdrop_agent._core.agent import Agent
 from micdrop_agent.messages import Message
 from micdrop_agent.options import check_seconds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from micdrop_agent.model_agent import AgentOptions
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.model.agent import AgentOptions
 
 __all__ = ["EchoAgent", "MockAgent"]
 

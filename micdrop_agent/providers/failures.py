@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._error_codes import KIND_OF_CODE, KIND_OF_STATUS, PLAIN, STRONG
-from micdrop_agent.providers._json import as_dict, as_list, decode, encode_loosely, is_dict
+from micdrop_agent.providers.failure_codes import KIND_OF_CODE, KIND_OF_STATUS, PLAIN, STRONG
+from micdrop_agent.providers.json_text import as_dict, as_list, decode, encode_loosely, is_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

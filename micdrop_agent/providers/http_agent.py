@@ -5,25 +5,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micdrop_agent.model_agent import AgentOptions, ModelAgent
+from micdrop_agent.model.agent import AgentOptions, ModelAgent
 from micdrop_agent.options import check_text
-from micdrop_agent.providers._http import check_client, open_transport
-from micdrop_agent.providers._http._request import Headers
-from micdrop_agent.providers._http._url import BaseUrl
-from micdrop_agent.providers._keys import find_key, has_credentials
-from micdrop_agent.providers._provider import HttpProvider
-from micdrop_agent.providers._request import check_settings
+from micdrop_agent.providers.http_provider import HttpProvider
+from micdrop_agent.providers.keys import find_key, has_credentials
+from micdrop_agent.providers.requests.body import check_settings
+from micdrop_agent.transport import check_client, open_transport
+from micdrop_agent.transport.request_head import Headers
+from micdrop_agent.transport.url import BaseUrl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from typing_extensions import Unpack
 
+    from micdrop_agent.model.protocol import Provider
     from micdrop_agent.options import Retry, Timeouts
-    from micdrop_agent.providers._http import ConnectFn
-    from micdrop_agent.providers._request import BodyBuilder
-    from micdrop_agent.providers._translate import Translator
-    from micdrop_agent.providers.protocol import Provider
+    from micdrop_agent.providers.requests.body import BodyBuilder
+    from micdrop_agent.providers.responses.translator import Translator
+    from micdrop_agent.transport import ConnectFn
 
 __all__ = ["HttpAgent", "HttpOptions"]
 

@@ -8,16 +8,16 @@ import anyio
 import attrs
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._errors import status_error
-from micdrop_agent.providers._stream import HttpStream
+from micdrop_agent.providers.failures import status_error
+from micdrop_agent.providers.responses.http_stream import HttpStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from micdrop_agent.providers._http import Response, Transport
-    from micdrop_agent.providers._request import BodyBuilder
-    from micdrop_agent.providers._translate import Translator
-    from micdrop_agent.providers.protocol import ProviderStream, Request
+    from micdrop_agent.model.protocol import ProviderStream, Request
+    from micdrop_agent.providers.requests.body import BodyBuilder
+    from micdrop_agent.providers.responses.translator import Translator
+    from micdrop_agent.transport import Response, Transport
 
 __all__ = ["HttpProvider"]
 

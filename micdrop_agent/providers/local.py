@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import anyio
 
 from micdrop_agent.options import Timeouts, check_count
-from micdrop_agent.providers._llama import EmbeddedServer, ServerOptions, check_installed, default_model, model_file
 from micdrop_agent.providers.chat import ChatAgent
+from micdrop_agent.providers.llama import EmbeddedServer, ServerOptions, check_installed, default_model, model_file
 
 if TYPE_CHECKING:
     import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers._agent import HttpOptions
+    from micdrop_agent.providers.http_agent import HttpOptions
 
 __all__ = ["LocalAgent"]
 

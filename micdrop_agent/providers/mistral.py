@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from micdrop_agent.providers._agent import HttpAgent
-from micdrop_agent.providers._dialects import MistralDialect
-from micdrop_agent.providers._request import BodyBuilder
-from micdrop_agent.providers._stream_chat import ChatTranslator
+from micdrop_agent.providers.http_agent import HttpAgent
+from micdrop_agent.providers.requests.body import BodyBuilder
+from micdrop_agent.providers.requests.dialects import MistralDialect
+from micdrop_agent.providers.responses.chat_stream import ChatTranslator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers._agent import HttpOptions
-    from micdrop_agent.providers._http import ConnectFn
+    from micdrop_agent.providers.http_agent import HttpOptions
+    from micdrop_agent.transport import ConnectFn
 
 __all__ = ["MistralAgent"]
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from micdrop_agent.providers._agent import HttpAgent
-from micdrop_agent.providers._dialects import ResponsesDialect, TypedDialect
-from micdrop_agent.providers._request import BodyBuilder
-from micdrop_agent.providers._stream_responses import ResponsesTranslator
+from micdrop_agent.providers.http_agent import HttpAgent
+from micdrop_agent.providers.requests.body import BodyBuilder
+from micdrop_agent.providers.requests.dialects import ResponsesDialect, TypedDialect
+from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers._agent import HttpOptions
-    from micdrop_agent.providers._http import ConnectFn
+    from micdrop_agent.providers.http_agent import HttpOptions
+    from micdrop_agent.transport import ConnectFn
 
 __all__ = ["OpenaiAgent", "ResponsesDialectName"]
 

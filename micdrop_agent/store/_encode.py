@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from micdrop_agent import wire
-from micdrop_agent._log import SafeLog
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.messages import Message
 
 if TYPE_CHECKING:

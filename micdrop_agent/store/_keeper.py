@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from micdrop_agent._log import SafeLog
+from micdrop_agent._core.log import SafeLog
 from micdrop_agent.messages import Message, is_blank
 from micdrop_agent.store._protocol import Change, StoreError, check_call_id
 from micdrop_agent.store._repair import repaired
@@ -24,7 +24,7 @@ from micdrop_agent.store._repair import repaired
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
     from micdrop_agent.messages import Item
     from micdrop_agent.store._protocol import CallLog, ConversationStore
 

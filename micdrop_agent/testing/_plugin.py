@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol, TypeVar
 
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
     from micdrop_agent.testing import Backend, Reply, ScriptedProvider, SweepReport
 
     T = TypeVar("T")

@@ -25,8 +25,8 @@ from micdrop_agent.testing._pairs import unpaired
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.answer import Answer
     from micdrop_agent.messages import Item
 
 _IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)

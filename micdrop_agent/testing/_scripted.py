@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import anyio
 import attrs
 
-from micdrop_agent.agent import Agent
+from micdrop_agent._core.agent import Agent
 from micdrop_agent.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from micdrop_agent.model_agent import AgentOptions
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.model.agent import AgentOptions
 
 
 @attrs.frozen

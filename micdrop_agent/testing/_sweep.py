@@ -23,7 +23,7 @@ from micdrop_agent.testing._probe import Probe, Trace
 from micdrop_agent.testing._virtual import BACKENDS, forget_the_wreck, run_virtual
 
 if TYPE_CHECKING:
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
     from micdrop_agent.testing._virtual import Backend
 
 Scenario: TypeAlias = Callable[[Probe], Awaitable[None]]

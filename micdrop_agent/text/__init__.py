@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from micdrop_agent._text.extract import ExtractFilter, extract_text
-from micdrop_agent._text.lead_in import LeadInFilter
-from micdrop_agent._text.narration import NarrationFilter
-from micdrop_agent._text.seam import SeamFilter
-from micdrop_agent._text.think import ThinkFilter
+from micdrop_agent.text.extract import ExtractFilter, extract_text
+from micdrop_agent.text.narration import NarrationFilter
+from micdrop_agent.text.think import ThinkFilter
 
 __all__ = [
     "ExtractFilter",
-    "LeadInFilter",
     "NarrationFilter",
-    "SeamFilter",
     "TextFilter",
     "ThinkFilter",
     "extract_text",

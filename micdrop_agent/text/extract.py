@@ -23,8 +23,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from micdrop_agent._text._braces import BraceScanner
 from micdrop_agent.options import ExtractTag
+from micdrop_agent.text.braces import BraceScanner
 
 if TYPE_CHECKING:
     from micdrop_agent.options import ExtractJson

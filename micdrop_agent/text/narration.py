@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from micdrop_agent._text._braces import BraceScanner
+from micdrop_agent.text.braces import BraceScanner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

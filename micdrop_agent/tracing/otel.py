@@ -18,11 +18,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent._otel_names import TOKENS, error_type, first_chunk_of, request_attributes, token_attributes
-from micdrop_agent._timeline import timeline
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import AnswerFinished
 from micdrop_agent.options import check_flag
+from micdrop_agent.tracing.otel_names import TOKENS, error_type, first_chunk_of, request_attributes, token_attributes
+from micdrop_agent.tracing.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-    from micdrop_agent._timeline import Bar, Timeline
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.answer import Answer
     from micdrop_agent.messages import Message
     from micdrop_agent.result import AnswerResult
+    from micdrop_agent.tracing.timeline import Bar, Timeline
 
 __all__ = ["instrument"]
 
@@ -72,7 +72,7 @@ def instrument(
     except ImportError as error:
         raise MicdropError("OpenTelemetry is not installed; pip install 'micdrop-agent[otel]'") from error
     from micdrop_agent import __version__
-    from micdrop_agent._otel_metrics import Instruments
+    from micdrop_agent.tracing.otel_metrics import Instruments
 
     tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
     meter = metrics.get_meter(_NAME, __version__, meter_provider)
@@ -132,7 +132,7 @@ class _Observer:
         root.end(spans.at(lines.duration))
 
     def _record_content(self, span: Span, result: AnswerResult, prompt: Message | None) -> None:
-        from micdrop_agent._otel_content import input_messages, output_messages, system_instructions
+        from micdrop_agent.tracing.otel_content import input_messages, output_messages, system_instructions
 
         items = self._agent.conversation
         span.set_attribute("gen_ai.system_instructions", system_instructions(items))
@@ -140,7 +140,7 @@ class _Observer:
         span.set_attribute("gen_ai.output.messages", output_messages(result))
 
     def _record_tool(self, span: Span, bar: Bar) -> None:
-        from micdrop_agent._otel_content import tool_texts
+        from micdrop_agent.tracing.otel_content import tool_texts
 
         for name, text in tool_texts(self._agent.conversation, bar.facts.get("call")).items():
             span.set_attribute(name, text)

@@ -1,16 +1,16 @@
-"""The metrics of ``micdrop_agent.otel``: made once for an agent, recorded at the end of each answer."""
+"""The metrics of ``micdrop_agent.tracing.otel``: made once for an agent, recorded at the end of each answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent._otel_names import TOKENS, error_type, first_chunk_of, request_attributes
+from micdrop_agent.tracing.otel_names import TOKENS, error_type, first_chunk_of, request_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter
 
-    from micdrop_agent._timeline import Bar, Timeline
     from micdrop_agent.result import AnswerResult
+    from micdrop_agent.tracing.timeline import Bar, Timeline
 
 __all__ = ["Instruments"]
 

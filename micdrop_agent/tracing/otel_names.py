@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from micdrop_agent._timeline import Bar, Timeline
+    from micdrop_agent.tracing.timeline import Bar, Timeline
 
 __all__ = ["PROVIDERS", "TOKENS", "error_type", "first_chunk_of", "request_attributes", "token_attributes"]
 

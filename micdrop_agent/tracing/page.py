@@ -14,15 +14,15 @@ import statistics
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent._timeline import Bar, timeline
-from micdrop_agent._trace_style import STYLE
 from micdrop_agent.errors import words_of
+from micdrop_agent.tracing.page_style import STYLE
+from micdrop_agent.tracing.timeline import Bar, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from micdrop_agent._timeline import Mark, Timeline
     from micdrop_agent.result import AnswerResult
+    from micdrop_agent.tracing.timeline import Mark, Timeline
 
 __all__ = ["render_trace"]
 

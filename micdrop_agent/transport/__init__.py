@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-from micdrop_agent.providers._http._choose import check_client, open_transport
-from micdrop_agent.providers._http._client import ClientTransport
-from micdrop_agent.providers._http._direct import DirectTransport
-from micdrop_agent.providers._http._sdk import SdkTransport
-from micdrop_agent.providers._http._transport import ConnectFn, Response, Transport
-from micdrop_agent.providers._http._url import BaseUrl
+from micdrop_agent.transport.base import ConnectFn, Response, Transport
+from micdrop_agent.transport.choose import check_client, open_transport
+from micdrop_agent.transport.client_transport import ClientTransport
+from micdrop_agent.transport.direct import DirectTransport
+from micdrop_agent.transport.sdk_transport import SdkTransport
+from micdrop_agent.transport.url import BaseUrl
 
 __all__ = [
     "BaseUrl",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent.providers._http._client import ClientTransport
-from micdrop_agent.providers._http._direct import DirectTransport
-from micdrop_agent.providers._http._sdk import SdkTransport
-from micdrop_agent.providers._http._url import BaseUrl, proxy_for
+from micdrop_agent.transport.client_transport import ClientTransport
+from micdrop_agent.transport.direct import DirectTransport
+from micdrop_agent.transport.sdk_transport import SdkTransport
+from micdrop_agent.transport.url import BaseUrl, proxy_for
 
 if TYPE_CHECKING:
-    from micdrop_agent.providers._http._transport import ConnectFn, Transport
+    from micdrop_agent.transport.base import ConnectFn, Transport
 
 __all__ = ["check_client", "open_transport"]
 
@@ -80,7 +80,7 @@ def _speaks_http(client: Any) -> bool:
 def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, keepalive: float) -> Transport:
     import httpx2
 
-    from micdrop_agent.providers._http._tls import make_default_context
+    from micdrop_agent.transport.tls import make_default_context
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2, keepalive_expiry=keepalive)
     try:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._decoding import decoder_for
-from micdrop_agent.providers._http._home import check_home
-from micdrop_agent.providers._http._parser import MAX_RESPONSE_BYTES
-from micdrop_agent.providers._http._request import with_defaults
-from micdrop_agent.providers._http._transport import CLOSE_TIMEOUT_S, Response
-from micdrop_agent.providers._http._url import BaseUrl
+from micdrop_agent.transport.base import CLOSE_TIMEOUT_S, Response
+from micdrop_agent.transport.client_home import check_home
+from micdrop_agent.transport.decoding import decoder_for
+from micdrop_agent.transport.parser import MAX_RESPONSE_BYTES
+from micdrop_agent.transport.request_head import with_defaults
+from micdrop_agent.transport.url import BaseUrl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import SocketAttribute
 
-from micdrop_agent._checks import running_loop
+from micdrop_agent._event_loop import running_loop
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._transport import CLOSE_TIMEOUT_S
+from micdrop_agent.transport.base import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     import ssl
 
     from anyio.abc import ByteStream
 
-    from micdrop_agent.providers._http._transport import ConnectFn
+    from micdrop_agent.transport.base import ConnectFn
 
 __all__ = ["Connection", "connect_direct", "hang_up", "open_connection", "promised_keepalive"]
 
@@ -127,15 +127,15 @@ def promised_keepalive(headers: dict[str, str]) -> float:
 async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContext | None) -> ByteStream:
     """Connect over TCP (all addresses of the host, the quickest wins), and speak TLS if asked to."""
     if tls and context is None:
-        from micdrop_agent.providers._http._tls import default_context
+        from micdrop_agent.transport.tls import default_context
 
         context = await default_context()
     if running_loop() is None:
         stream: ByteStream = await anyio.connect_tcp(host, port)
     else:
-        from micdrop_agent.providers._http import _loop_stream
+        from micdrop_agent.transport import loop_stream
 
-        stream = await _loop_stream.connect(host, port)
+        stream = await loop_stream.connect(host, port)
     _send_at_once(stream)
     if not tls:
         return stream

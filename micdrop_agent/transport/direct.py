@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.lowlevel
 
-from micdrop_agent._checks import running_loop
+from micdrop_agent._event_loop import running_loop
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._connection import connect_direct, open_connection
-from micdrop_agent.providers._http._parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
-from micdrop_agent.providers._http._request import RequestBytes, RequestHead
-from micdrop_agent.providers._http._response import DirectResponse, read_more
-from micdrop_agent.providers._http._url import BaseUrl
+from micdrop_agent.transport.connection import connect_direct, open_connection
+from micdrop_agent.transport.direct_response import DirectResponse, read_more
+from micdrop_agent.transport.parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
+from micdrop_agent.transport.request_head import RequestBytes, RequestHead
+from micdrop_agent.transport.url import BaseUrl
 
 if TYPE_CHECKING:
     import ssl
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-    from micdrop_agent.providers._http._connection import Connection
-    from micdrop_agent.providers._http._transport import ConnectFn, Response
+    from micdrop_agent.transport.base import ConnectFn, Response
+    from micdrop_agent.transport.connection import Connection
 
 __all__ = ["DirectTransport"]
 

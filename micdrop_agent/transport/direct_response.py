@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._connection import promised_keepalive
-from micdrop_agent.providers._http._transport import Response
+from micdrop_agent.transport.base import Response
+from micdrop_agent.transport.connection import promised_keepalive
 
 if TYPE_CHECKING:
     from micdrop_agent.errors import FailureKind
-    from micdrop_agent.providers._http._connection import Connection
-    from micdrop_agent.providers._http._direct import DirectTransport
-    from micdrop_agent.providers._http._parser import ResponseParser
+    from micdrop_agent.transport.connection import Connection
+    from micdrop_agent.transport.direct import DirectTransport
+    from micdrop_agent.transport.parser import ResponseParser
 
 __all__ = ["DirectResponse", "read_more"]
 

@@ -91,15 +91,19 @@ class LoopStream(ByteStream, asyncio.BufferedProtocol):
     # -- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
+        """The buffer that the loop's streams share."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read into the shared buffer."""
         self.data_received(self._buffer[:nbytes].tobytes())
 
     def data_received(self, data: bytes) -> None:
+        """Append ``data``; stop reading when too much waits."""
         self._data = self._data + data if self._data else data
         if len(self._data) > MOST_WAITING and not self._paused:
             self._paused = True
@@ -107,19 +111,23 @@ class LoopStream(ByteStream, asyncio.BufferedProtocol):
         self._wake_reader()
 
     def eof_received(self) -> None:  # the transport closes itself: nothing is sent into half a connection
+        """The server sends nothing more."""
         self._lost = True
         self._wake_reader()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed; wake whoever waits for it."""
         self._lost = True
         self._error = exc
         self._wake_reader()
         self.resume_writing()
 
     def pause_writing(self) -> None:
+        """The transport's buffer is full."""
         self._may_write = False
 
     def resume_writing(self) -> None:
+        """The transport's buffer has room again."""
         self._may_write = True
         writer, self._writer = self._writer, None
         if writer is not None and not writer.done():

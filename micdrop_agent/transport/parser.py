@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import httptools
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._decoding import decoder_for
+from micdrop_agent.transport.decoding import decoder_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.providers._http._decoding import Decoder
+    from micdrop_agent.transport.decoding import Decoder
 
 __all__ = ["MAX_HEAD_BYTES", "MAX_RESPONSE_BYTES", "ResponseParser"]
 

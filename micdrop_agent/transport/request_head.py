@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from micdrop_agent.providers._http._url import BaseUrl
+    from micdrop_agent.transport.url import BaseUrl
 
 __all__ = ["Headers", "RequestBytes", "RequestHead", "with_defaults"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._client import ClientResponse, mapped
-from micdrop_agent.providers._http._home import check_home
-from micdrop_agent.providers._http._parser import MAX_RESPONSE_BYTES
-from micdrop_agent.providers._http._request import with_defaults
-from micdrop_agent.providers._http._transport import Response
+from micdrop_agent.transport.base import Response
+from micdrop_agent.transport.client_home import check_home
+from micdrop_agent.transport.client_transport import ClientResponse, mapped
+from micdrop_agent.transport.parser import MAX_RESPONSE_BYTES
+from micdrop_agent.transport.request_head import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,11 +17,11 @@ from micdrop_agent.testing import Act, ScriptedAgent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from micdrop_agent.agent import Agent
-    from micdrop_agent.answer import Answer
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.answer import Answer
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.events import Event
     from micdrop_agent.result import AnswerResult
-    from micdrop_agent.turn import Turn
 
 logging.getLogger("micdrop_agent").addHandler(logging.NullHandler())
 

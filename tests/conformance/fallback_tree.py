@@ -22,9 +22,9 @@ from micdrop_agent.tools import Tool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.agent import Agent
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.testing import Probe
-    from micdrop_agent.turn import Turn
 
 End: TypeAlias = Literal["ok", "fail", "bug", "filter", "factory", "hang", "linger", "swallow"]
 Partial: TypeAlias = Literal["continue", "restart", "stop"]

@@ -16,8 +16,8 @@ from vector_ops import ScriptError, UnknownOperationError, is_async, json_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.testing import ScriptedProvider
-    from micdrop_agent.turn import Turn
     from vector_ops import Interpreter, Op, Trace
 
 KINDS = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from micdrop_agent import Agent
-    from micdrop_agent.turn import Turn
+    from micdrop_agent._core.turn import Turn
 
 Op = dict[str, Any]
 

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from micdrop_agent._text import ThinkFilter
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._http._parser import ResponseParser
-from micdrop_agent.providers._stream import BodyReader
-from micdrop_agent.providers._stream_chat import ChatTranslator
-from micdrop_agent.providers._stream_responses import ResponsesTranslator
-from micdrop_agent.providers.protocol import CallReady, Finish, Progress, Refusal, TextDone, Usage
+from micdrop_agent.model.protocol import CallReady, Finish, Progress, Refusal, TextDone, Usage
+from micdrop_agent.providers.responses.chat_stream import ChatTranslator
+from micdrop_agent.providers.responses.http_stream import BodyReader
+from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
+from micdrop_agent.text import ThinkFilter
+from micdrop_agent.transport.parser import ResponseParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from micdrop_agent.providers._translate import Translator
+    from micdrop_agent.providers.responses.translator import Translator
 
 _CASES: Final = Path(__file__).parent.parent / "cases"
 _EVENTS: Final = (str, CallReady, Finish, Progress, Refusal, TextDone, Usage)

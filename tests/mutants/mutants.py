@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
 FIRST: Final = {
-    "_supervise.py": "test_fallback_*.py",
-    "_failover.py": "test_fallback_*.py",
-    "_rotation.py": "test_fallback_*.py",
-    "_toolrun.py": "test_toolrun*.py",
-    "_ledger.py": "test_ledger.py test_invariants_text.py",
-    "_step.py": "test_step*.py",
-    "_clock.py": "test_step*.py",
-    "model_agent.py": "test_step*.py",
-    "_pipe.py": "test_core_reading.py test_core_wait.py test_core_reader_cancelled.py",
-    "_parking.py": "test_core_reader_cancelled.py test_core_reading.py",
-    "_hub.py": "test_events*.py test_core_listeners.py",
-    "_text/seam.py": "test_text_seam.py",
-    "_facts.py": "test_core_result.py",
-    "providers/_http/_loop_stream.py": "test_http_loop_stream.py",
-    "turn.py": "test_fallback_races.py test_fallback_partial.py test_core_cancel.py test_fallback_invariants.py",
+    "fallback/supervisor.py": "test_fallback_*.py",
+    "fallback/switches.py": "test_fallback_*.py",
+    "fallback/rotation.py": "test_fallback_*.py",
+    "_core/tool_run.py": "test_toolrun*.py",
+    "_core/ledger.py": "test_ledger.py test_invariants_text.py",
+    "model/step.py": "test_step*.py",
+    "model/clock.py": "test_step*.py",
+    "model/agent.py": "test_step*.py",
+    "_core/pipe.py": "test_core_reading.py test_core_wait.py test_core_reader_cancelled.py",
+    "_core/parking.py": "test_core_reader_cancelled.py test_core_reading.py",
+    "_core/event_hub.py": "test_events*.py test_core_listeners.py",
+    "text/joining/seam.py": "test_text_seam.py",
+    "_core/record.py": "test_core_result.py",
+    "transport/loop_stream.py": "test_http_loop_stream.py",
+    "_core/turn.py": "test_fallback_races.py test_fallback_partial.py test_core_cancel.py test_fallback_invariants.py",
 }
 """Where a fault in a file is most likely to be seen, and so soonest."""
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from micdrop_agent.options import check_text
-from micdrop_agent.providers._history import HistoryEncoder
-from micdrop_agent.providers._json import encode
+from micdrop_agent.providers.json_text import encode
+from micdrop_agent.providers.requests.history import HistoryEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from micdrop_agent.providers._history import Dialect
-    from micdrop_agent.providers.protocol import Request
+    from micdrop_agent.model.protocol import Request
+    from micdrop_agent.providers.requests.history import Dialect
     from micdrop_agent.tools import Tool
 
 __all__ = ["BodyBuilder", "ToolForm", "check_settings"]

@@ -15,15 +15,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from micdrop_agent.messages import Message
-from micdrop_agent.providers._echo import Echo
-from micdrop_agent.providers._history import CONTINUE_NOTE, Dialect, encode_call, message
-from micdrop_agent.providers._json import encode_text
-from micdrop_agent.providers._repair import CallGroup
-from micdrop_agent.providers._wire_ids import nine_alphanumerics, up_to_40
+from micdrop_agent.providers.attachments import Echo
+from micdrop_agent.providers.json_text import encode_text
+from micdrop_agent.providers.requests.history import CONTINUE_NOTE, Dialect, encode_call, message
+from micdrop_agent.providers.requests.pairing import CallGroup
+from micdrop_agent.providers.requests.wire_ids import nine_alphanumerics, up_to_40
 
 if TYPE_CHECKING:
-    from micdrop_agent.providers._history import State
-    from micdrop_agent.providers._repair import Entry
+    from micdrop_agent.providers.requests.history import State
+    from micdrop_agent.providers.requests.pairing import Entry
 
 __all__ = ["ChatDialect", "MistralDialect", "ResponsesDialect", "TemplateDialect", "TypedDialect"]
 

@@ -14,15 +14,15 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from micdrop_agent.providers._json import encode_text
-from micdrop_agent.providers._repair import CallGroup, repair
-from micdrop_agent.providers._wire_ids import WireIds, up_to_64
+from micdrop_agent.providers.json_text import encode_text
+from micdrop_agent.providers.requests.pairing import CallGroup, repair
+from micdrop_agent.providers.requests.wire_ids import WireIds, up_to_64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from micdrop_agent.messages import Item, Message
-    from micdrop_agent.providers._repair import Entry, PairedCall
+    from micdrop_agent.providers.requests.pairing import Entry, PairedCall
 
 __all__ = ["CONTINUE_NOTE", "Dialect", "HistoryEncoder", "State", "message", "wire_name"]
 

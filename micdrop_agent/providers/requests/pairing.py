@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import attrs
 
 from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
-from micdrop_agent.providers._json import arguments_object, normal_arguments
+from micdrop_agent.providers.json_text import arguments_object, normal_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

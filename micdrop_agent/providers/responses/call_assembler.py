@@ -22,8 +22,9 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._echo import OF_CALL
-from micdrop_agent.providers._json import (
+from micdrop_agent.model.protocol import CallReady
+from micdrop_agent.providers.attachments import OF_CALL
+from micdrop_agent.providers.json_text import (
     arguments_object,
     as_dict,
     encode_loosely,
@@ -33,7 +34,6 @@ from micdrop_agent.providers._json import (
     normal_name,
     whole_letters,
 )
-from micdrop_agent.providers.protocol import CallReady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

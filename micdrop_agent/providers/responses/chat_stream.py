@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.providers._assemble import CallAssembler, new_call_id
-from micdrop_agent.providers._echo import OF_MESSAGE
-from micdrop_agent.providers._fastpath import TextTemplate
-from micdrop_agent.providers._json import as_dict, as_list, is_dict, is_list
-from micdrop_agent.providers._translate import (
+from micdrop_agent.model.protocol import PROGRESS, Finish, Refusal, Usage
+from micdrop_agent.providers.attachments import OF_MESSAGE
+from micdrop_agent.providers.json_text import as_dict, as_list, is_dict, is_list
+from micdrop_agent.providers.responses.call_assembler import CallAssembler, new_call_id
+from micdrop_agent.providers.responses.fastpath import TextTemplate
+from micdrop_agent.providers.responses.translator import (
     FAILED_REASONS,
     Translator,
     finish_reason,
@@ -21,14 +22,13 @@ from micdrop_agent.providers._translate import (
     parse_usage,
     spoken_parts,
 )
-from micdrop_agent.providers.protocol import PROGRESS, Finish, Refusal, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent._text import ThinkFilter
-    from micdrop_agent.providers._echo import Echo
-    from micdrop_agent.providers.protocol import CallReady, FinishReason
+    from micdrop_agent.model.protocol import CallReady, FinishReason
+    from micdrop_agent.providers.attachments import Echo
+    from micdrop_agent.text import ThinkFilter
 
 __all__ = ["ChatTranslator"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from micdrop_agent.providers._json import as_dict, decode, encode_text
+from micdrop_agent.providers.json_text import as_dict, decode, encode_text
 
 __all__ = ["TextTemplate"]
 

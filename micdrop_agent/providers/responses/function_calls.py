@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._assemble import MAX_ARGUMENT_CHARS, MAX_CALLS
-from micdrop_agent.providers._json import (
+from micdrop_agent.model.protocol import CallReady
+from micdrop_agent.providers.json_text import (
     arguments_object,
     encode_loosely,
     is_dict,
@@ -19,7 +19,7 @@ from micdrop_agent.providers._json import (
     normal_name,
     whole_letters,
 )
-from micdrop_agent.providers.protocol import CallReady
+from micdrop_agent.providers.responses.call_assembler import MAX_ARGUMENT_CHARS, MAX_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._sse import MAX_EVENT_BYTES, SseReader
+from micdrop_agent.providers.responses.sse import MAX_EVENT_BYTES, SseReader
 
 if TYPE_CHECKING:
-    from micdrop_agent.providers._http import Response
-    from micdrop_agent.providers._sse import SseEvent
-    from micdrop_agent.providers._translate import Translator
-    from micdrop_agent.providers.protocol import ProviderEvent
+    from micdrop_agent.model.protocol import ProviderEvent
+    from micdrop_agent.providers.responses.sse import SseEvent
+    from micdrop_agent.providers.responses.translator import Translator
+    from micdrop_agent.transport import Response
 
 __all__ = ["BodyReader", "HttpStream"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from micdrop_agent.providers._assemble import new_call_id
-from micdrop_agent.providers._function_calls import FunctionCalls
-from micdrop_agent.providers._json import as_dict, as_list, is_list
-from micdrop_agent.providers._translate import Translator, finish_reason, is_end_mark, parse_usage
-from micdrop_agent.providers.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
+from micdrop_agent.model.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
+from micdrop_agent.providers.json_text import as_dict, as_list, is_list
+from micdrop_agent.providers.responses.call_assembler import new_call_id
+from micdrop_agent.providers.responses.function_calls import FunctionCalls
+from micdrop_agent.providers.responses.translator import Translator, finish_reason, is_end_mark, parse_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._json import decode
+from micdrop_agent.providers.json_text import decode
 
 __all__ = ["MAX_EVENT_BYTES", "SseEvent", "SseReader"]
 

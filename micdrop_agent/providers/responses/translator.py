@@ -13,14 +13,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers._errors import hide_secrets, stream_error
-from micdrop_agent.providers._json import as_dict, as_list, decode, is_dict, is_list, whole_letters
-from micdrop_agent.providers.protocol import Usage
+from micdrop_agent.model.protocol import Usage
+from micdrop_agent.providers.failures import hide_secrets, stream_error
+from micdrop_agent.providers.json_text import as_dict, as_list, decode, is_dict, is_list, whole_letters
 
 if TYPE_CHECKING:
     from micdrop_agent.errors import FailureKind
-    from micdrop_agent.providers._sse import SseEvent
-    from micdrop_agent.providers.protocol import FinishReason, ProviderEvent
+    from micdrop_agent.model.protocol import FinishReason, ProviderEvent
+    from micdrop_agent.providers.responses.sse import SseEvent
 
 __all__ = ["FAILED_REASONS", "Translator", "finish_reason", "is_end_mark", "parse_usage", "spoken_parts"]
 

@@ -18,8 +18,8 @@ from typing import Final
 
 import attrs
 
-from micdrop_agent._text._joint import is_unspaced
-from micdrop_agent._text.seam import SeamFilter
+from micdrop_agent.text.joining.joint import is_unspaced
+from micdrop_agent.text.joining.seam import SeamFilter
 
 __all__ = ["LeadInFilter"]
 

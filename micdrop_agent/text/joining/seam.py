@@ -21,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from micdrop_agent._text._joint import is_known, is_unspaced, is_word, needs_space, without_said_marks
+from micdrop_agent.text.joining.joint import is_known, is_unspaced, is_word, needs_space, without_said_marks
 
 __all__ = ["SeamFilter"]
 

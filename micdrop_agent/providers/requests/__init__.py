@@ -1,0 +1,1 @@
+"""From a conversation to the body of a request: history, pairs of calls, ids, tools, settings. No I/O."""
