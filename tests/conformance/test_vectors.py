@@ -22,31 +22,21 @@ if TYPE_CHECKING:
 _OURS = Path(__file__).parent.parent / "vectors"
 _OWN = Path(__file__).parent / "own_vectors"
 
-CONTRADICTED = {
-    "fallback/factory-raises-then-next-answer": "its first answer is that of fallback/factory-raises-at-switch, whose "
-    "right side says that the next child answers",
-}
-"""Vectors that cannot hold because another one says the opposite."""
 
-
-def _marks(name: str, path: Path) -> list[pytest.MarkDecorator]:
+def _marks(path: Path) -> list[pytest.MarkDecorator]:
     try:
         vector = read(path)
-        server, name = is_of_the_server(vector), vector.get("id", name)
+        server = is_of_the_server(vector)
     except (ValueError, AttributeError, TypeError):
         return []  # the test says what is wrong with the file
     if server:
         return [pytest.mark.skip(reason="a call server's frames: this library is the agent behind one")]
-    if name in CONTRADICTED:
-        return [pytest.mark.xfail(strict=True, reason=CONTRADICTED[name])]
     return []
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     files = vector_files(roots(metafunc.config.option.vectors, _OURS, _OWN))
-    metafunc.parametrize(
-        "path", [pytest.param(path, id=name, marks=_marks(name, path)) for name, path in files.items()]
-    )
+    metafunc.parametrize("path", [pytest.param(path, id=name, marks=_marks(path)) for name, path in files.items()])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
