@@ -334,7 +334,7 @@ class Step:
             return None
         from micdrop_agent.text import NarrationFilter
 
-        return NarrationFilter([tool.name for tool in self.tools])
+        return NarrationFilter({tool.name: tool.loose_parameters for tool in self.tools})
 
     def _complete(self, response: Response) -> None:
         if response.finish == "content_filter":  # before the commit: the text was cut

@@ -11,12 +11,14 @@ from typing import Protocol
 from micdrop_agent.text.extract import ExtractFilter, extract_text
 from micdrop_agent.text.narration import NarrationFilter
 from micdrop_agent.text.think import ThinkFilter
+from micdrop_agent.text.written import WrittenCall
 
 __all__ = [
     "ExtractFilter",
     "NarrationFilter",
     "TextFilter",
     "ThinkFilter",
+    "WrittenCall",
     "extract_text",
 ]
 
