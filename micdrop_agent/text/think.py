@@ -95,7 +95,7 @@ class ThinkFilter:
             spoken.append(self._between(text[position : match.start()]))
             spoken.append(self._mark(match.group()))
             position = match.end()
-            if self._muted:
+            if self._is_over():
                 self._held = ""
                 return "".join(spoken)
         cut = self._marks.hold_from(text, position)
@@ -118,6 +118,10 @@ class ThinkFilter:
     def thinking(self) -> bool:
         """Whether the text fed so far ends inside the thinking."""
         return self._inside
+
+    def _is_over(self) -> bool:
+        """Whether the model's turn has ended: a mark may have said so."""
+        return self._muted
 
     def _speaks(self) -> bool:
         return not self._inside and not self._muted and self._role is None
