@@ -26,6 +26,7 @@ from micdrop_agent._core import guards
 from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.dialogue import Dialogue
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import (
@@ -167,7 +168,8 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         guards.may_open(self, self._state, owned=self._owner is not None)
         self._state = "open"
         self._home = guards.Home()
-        whole = False
+        whole = raised = False
+        cancelled = 0
         try:
             with lone_error_unwrapped():
                 async with anyio.create_task_group() as tasks:
@@ -176,8 +178,12 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
                         await self._start()
                         yield self
                     finally:
+                        cancelled = self._home.cancellations()
                         self._close()
             whole = True
+        except Exception:
+            raised = True
+            raise
         finally:
             self._tasks = None
             self._state = "closed"
@@ -188,6 +194,8 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             finally:
                 if self._kept is not None:
                     await self._kept._finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
+                if raised:
+                    self._home.deliver_lost(cancelled)
 
     async def aclose(self) -> None:
         """Cancel the live answer, forget the listeners, and let nothing start any more.
@@ -241,7 +249,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         home = self if self._owner is None else self._root()
         if home._tasks is None or home._state != "open":
             return
-        scope = anyio.CancelScope()
+        scope = task_scope()
         home._background[scope] = None
         home._tasks.start_soon(home._in_background, work, scope, name=name)
 
@@ -321,7 +329,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         finally:
             self._task_ended()
         while self._left_to_do and self._state == "open":
-            scope = anyio.CancelScope()
+            scope = task_scope()
             self._background[scope] = None
             await self._in_background(self._left_to_do.pop(), scope)
 

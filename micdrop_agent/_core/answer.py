@@ -95,7 +95,7 @@ class Answer(ObjectReceiveStream[str]):
     def __init__(self, agent: Agent, prompt: Message | None, home: Home) -> None:
         self._agent = agent
         self._home = home
-        self._scope = home.new_scope()
+        self._scope = home.task_scope()
         self._linger: anyio.CancelScope | None = None
         self._streams: list[ProviderStream] = []
         """The responses that are being received: a hedge may have two."""

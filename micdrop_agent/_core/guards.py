@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
 
+from micdrop_agent._core.scopes import deliver_again, task_scope_class
 from micdrop_agent._event_loop import running_loop
 from micdrop_agent.options import ExtractJson, ExtractTag
 
@@ -100,15 +101,17 @@ class Home:
         loop: The asyncio loop; ``None`` on Trio.
         clock: Seconds on the loop's clock, as ``anyio.current_time()`` tells them.
         new_scope: Makes a cancel scope: the class that ``anyio.CancelScope()`` finds anew each time.
+        task_scope: Makes the outermost scope of a task; see ``_scopes``.
     """
 
-    __slots__ = ("_mark", "_running", "_thread", "clock", "loop", "new_scope")
+    __slots__ = ("_mark", "_running", "_thread", "clock", "loop", "new_scope", "task_scope")
 
     def __init__(self) -> None:
         loop: Any = running_loop()
         self.loop: Any = loop
         self.clock: Callable[[], float] = anyio.current_time if loop is None else loop.time
         self.new_scope: type[anyio.CancelScope] = type(anyio.CancelScope())
+        self.task_scope: type[anyio.CancelScope] = task_scope_class()
         self._thread = threading.get_ident()
         # Looked up once: cancel() is waited for.
         self._running: Any = None if loop is None else sys.modules["asyncio"]._get_running_loop
@@ -131,6 +134,16 @@ class Home:
                 f"{what} was called from another event loop than the one in which the agent was "
                 "opened; an agent belongs to one event loop"
             )
+
+    def cancellations(self) -> int:
+        """How often the current task was cancelled natively; always 0 on Trio."""
+        task = None if self.loop is None else sys.modules["asyncio"].current_task()
+        return 0 if task is None else task.cancelling()
+
+    def deliver_lost(self, before: int) -> None:
+        """An error leaves a block; a native cancellation that came after ``before`` must not be lost to it."""
+        if self.loop is not None and self.cancellations() > before:
+            deliver_again(self.loop, sys.modules["asyncio"].current_task(), before)
 
     def _make_known(self) -> None:
         """Let AnyIO recognise an asyncio loop that was not started by it from within a bare callback.

@@ -20,6 +20,7 @@ import attrs
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.guards import cancelled_from_outside
 from micdrop_agent._core.ledger import CANCELLED_OUTPUT
+from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.errors import ToolInputError, words_of
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
@@ -156,7 +157,8 @@ class _Run:
         self.output = json.dumps({"error": text}, ensure_ascii=False, separators=(",", ":"))
 
     async def _timed(self, tool: Tool, bound: BoundCall) -> Any:
-        limit = anyio.CancelScope(shield=tool.on_cancel == "finish")
+        new_scope = task_scope if self.apart else anyio.CancelScope
+        limit = new_scope(shield=tool.on_cancel == "finish")
         if tool.timeout is not None:
             limit.deadline = anyio.current_time() + tool.timeout
         value: Any = None

@@ -23,6 +23,7 @@ import anyio
 import attrs
 
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.turn import Race
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
 from micdrop_agent.fallback.rotation import Rotation
@@ -171,7 +172,7 @@ class Supervision:
             return True  # the factory, or a listener of the switch, has cancelled the answer
         assert self._tasks is not None
         now = anyio.current_time()
-        turn = self.turn.child(child, self.race, anyio.CancelScope())
+        turn = self.turn.child(child, self.race, task_scope())
         turn.label = slot.key
         turn.continue_from = None if self.restart else partial(self.turn)
         turn.patient = self.turn.patient and not self.order.has_healthy()

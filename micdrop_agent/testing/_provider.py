@@ -21,6 +21,7 @@ import anyio
 import anyio.abc
 import attrs
 
+from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class ScriptedProvider:
         if self._group is None:
             raise RuntimeError("enter the ScriptedProvider with `async with` first")
         client, server = memory_connection()
-        self._group.start_soon(self._serve, server, host)
+        self._group.start_soon(self._serve_alone, server, host)
         return client
 
     @asynccontextmanager
@@ -246,6 +247,10 @@ class ScriptedProvider:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+    async def _serve_alone(self, stream: anyio.abc.ByteStream, host: str) -> None:
+        with task_scope():  # the user of this server may be cancelled natively
+            await self._serve(stream, host)
 
     async def _serve(self, stream: anyio.abc.ByteStream, host: str) -> None:
         self.connections += 1

@@ -38,6 +38,8 @@ class _Run:
     scope: anyio.CancelScope | None = None
     task: asyncio.Task[Any] | None = None
     again: bool = False
+    natively: int = 0
+    """How often the host's task was cancelled natively while it was inside the scenario."""
 
 
 def _open_agent(run: _Run) -> Agent | None:
@@ -100,7 +102,23 @@ def _host_scope(run: _Run) -> None:
 
 def _host_task(run: _Run) -> None:
     if run.task is not None:
-        run.task.cancel()
+        run.natively += run.task.cancel()
+
+
+def _host_folded(run: _Run) -> None:
+    """The host's deadline and a native cancellation in one step: asyncio makes a single error of the two."""
+    _host_scope(run)
+    _host_task(run)
+
+
+def _host_folded_task_first(run: _Run) -> None:
+    _host_task(run)
+    _host_scope(run)
+
+
+def _host_task_while_cutting(run: _Run) -> None:
+    _cancel(run)
+    _host_folded(run)
 
 
 def _host_task_twice(run: _Run) -> None:
@@ -121,11 +139,14 @@ INJECTIONS: Final[dict[str, Callable[[_Run], None]]] = {
     "host scope": _host_scope,
     "task.cancel": _host_task,
     "task.cancel twice": _host_task_twice,
+    "task.cancel + scope": _host_folded_task_first,
+    "scope + task.cancel": _host_folded,
+    "cancel + scope + task.cancel": _host_task_while_cutting,
     "stop reading": _stop_reading,
 }
 """What can be injected, by name."""
 
-NATIVE: Final = frozenset({"task.cancel", "task.cancel twice"})
+NATIVE: Final = frozenset(name for name in INJECTIONS if "task.cancel" in name)
 """Injections that only asyncio has."""
 
 
@@ -146,6 +167,7 @@ async def _play(scenario: Scenario, run: _Run) -> None:
     before = len(anyio.get_running_tasks())
     native = asyncio.current_task() if _on_asyncio() else None
     run.task = native
+    arrived = False
     try:
         with anyio.CancelScope() as run.scope:
             try:
@@ -157,14 +179,26 @@ async def _play(scenario: Scenario, run: _Run) -> None:
     except asyncio.CancelledError:  # noqa: ASYNC103 - the injected one ends here
         if native is None:
             raise
-        while native.cancelling():
-            native.uncancel()
+        arrived = True
+    if native is not None:
+        _check_arrival(run, native, arrived=arrived)
     run.task = run.scope = None
     for _ in range(30):
         await anyio.lowlevel.checkpoint()
     trace.tasks_left = len(anyio.get_running_tasks()) - before
     if trace.agent is not None:
         trace.final = list(trace.agent.conversation)
+
+
+def _check_arrival(run: _Run, native: asyncio.Task[Any], *, arrived: bool) -> None:
+    """Invariant 14: every native cancellation of the host reaches it, and its count is what the host asked for."""
+    counted = native.cancelling()
+    if run.natively and not arrived:
+        run.probe.trace.broken(14, "a native cancellation of the host was swallowed")
+    if counted != run.natively:
+        run.probe.trace.broken(14, f"the host was cancelled {run.natively} times natively, its task counts {counted}")
+    while native.cancelling():
+        native.uncancel()
 
 
 def _on_asyncio() -> bool:

@@ -41,6 +41,7 @@ FIRST: Final = {
     "model/clock.py": "test_step*.py",
     "model/agent.py": "test_step*.py",
     "_core/pipe.py": "test_core_reading.py test_core_wait.py test_core_reader_cancelled.py",
+    "_core/scopes.py": "test_hosts_native.py",
     "_core/parking.py": "test_core_reader_cancelled.py test_core_reading.py",
     "_core/event_hub.py": "test_events*.py test_core_listeners.py",
     "text/joining/seam.py": "test_text_seam.py",
