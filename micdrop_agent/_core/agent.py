@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 from anyio import AsyncContextManagerMixin
@@ -29,9 +30,6 @@ from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import MicdropError, words_of
-from micdrop_agent.events import (
-    Event,
-)
 from micdrop_agent.messages import Message
 from micdrop_agent.options import check_count, check_flag, check_text
 from micdrop_agent.tools import control_tools
@@ -53,7 +51,6 @@ SUPERSEDED: Final = 100
 """Answers that listeners may start while one ``answer()`` cancels them; more is an endless loop."""
 
 BeforeAnswer: TypeAlias = Callable[["Agent", Turn], "bool | str | Awaitable[bool | str | None] | None"]
-E_ = TypeVar("E_", bound=Event)
 
 
 class Agent(Dialogue, AsyncContextManagerMixin, ABC):
@@ -168,8 +165,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         guards.may_open(self, self._state, owned=self._owner is not None)
         self._state = "open"
         self._home = guards.Home()
-        whole = raised = False
-        cancelled = 0
+        whole, cancelled = False, 0
         try:
             with lone_error_unwrapped():
                 async with anyio.create_task_group() as tasks:
@@ -181,9 +177,6 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
                         cancelled = self._home.cancellations()
                         self._close()
             whole = True
-        except Exception:
-            raised = True
-            raise
         finally:
             self._tasks = None
             self._state = "closed"
@@ -194,7 +187,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
             finally:
                 if self._kept is not None:
                     await self._kept._finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
-                if raised:
+                if not whole and isinstance(sys.exception(), Exception):
                     self._home.deliver_lost(cancelled)
 
     async def aclose(self) -> None:
