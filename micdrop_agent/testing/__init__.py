@@ -13,6 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from micdrop_agent.testing._call import (
+        AUDIO_END,
+        MemoryClient,
+        MemoryLink,
+        Partial,
+        ScriptedSTT,
+        ScriptedTTS,
+        VoiceFault,
+        memory_link,
+    )
     from micdrop_agent.testing._invariants import InvariantError, check_invariants
     from micdrop_agent.testing._leaks import assert_no_leaks
     from micdrop_agent.testing._loop import DeadlockError
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from micdrop_agent.testing._wire import wire_attempt, wire_script
 
 __all__ = [
+    "AUDIO_END",
     "BACKENDS",
     "HANG",
     "INJECTIONS",
@@ -47,14 +58,20 @@ __all__ = [
     "Exchange",
     "InvariantError",
     "MemoryByteStream",
+    "MemoryClient",
+    "MemoryLink",
+    "Partial",
     "Probe",
     "ReceivedRequest",
     "Reply",
     "Scenario",
     "ScriptedAgent",
     "ScriptedProvider",
+    "ScriptedSTT",
+    "ScriptedTTS",
     "SweepReport",
     "Trace",
+    "VoiceFault",
     "assert_no_leaks",
     "backend_options",
     "call_tool",
@@ -63,6 +80,7 @@ __all__ = [
     "count_steps",
     "fault",
     "memory_connection",
+    "memory_link",
     "parts",
     "read",
     "run_scenario",
@@ -74,6 +92,16 @@ __all__ = [
 ]
 
 _HOME: Final = {
+    "_call": (
+        "AUDIO_END",
+        "MemoryClient",
+        "MemoryLink",
+        "Partial",
+        "ScriptedSTT",
+        "ScriptedTTS",
+        "VoiceFault",
+        "memory_link",
+    ),
     "_invariants": ("InvariantError", "check_invariants"),
     "_leaks": ("assert_no_leaks",),
     "_loop": ("DeadlockError",),

@@ -203,9 +203,11 @@ class Builder:
         return "agent" if agent is self.agent else label
 
     def tool(self, spec: dict[str, Any]) -> Tool:
-        if unknown := set(spec) - {"name", "description", "input_schema", "execute", "skip_answer", "emit_output"}:
+        known = {"name", "description", "input_schema", "execute", "returns", "skip_answer", "emit_output"}
+        if unknown := set(spec) - known:
             raise UnknownOperationError(f"members of a tool: {sorted(unknown)}")
-        name, ops = spec["name"], spec["execute"]
+        name = spec["name"]
+        ops = spec["execute"] if "execute" in spec else [{"op": "return", "value": spec["returns"]}]
 
         def begin(parameters: dict[str, Any], agent: Agent) -> None:
             entry = {"name": name, "input": parameters, "agent": self.label(agent)}

@@ -1,0 +1,69 @@
+"""A whole voice call: the protocol of the Micdrop browser client, on the agent's own concurrency.
+
+    link ──▶ Call ──▶ SpeechToText ──▶ Agent ──▶ TextToSpeech ──▶ link
+
+The names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from micdrop_agent.call._call import Call
+    from micdrop_agent.call._hearing import Hearing
+    from micdrop_agent.call._options import Idle
+    from micdrop_agent.call._params import CallRefusedError, params
+    from micdrop_agent.call._pieces import AsItComes, Splitter
+    from micdrop_agent.call._protocol import Classifier, Link, SpeechToText, TextToSpeech, TurnDetector
+    from micdrop_agent.call._result import CallResult, CallTurn
+    from micdrop_agent.call._starlette import starlette_link
+    from micdrop_agent.call._voice import Piece, Voice
+
+__all__ = [
+    "AsItComes",
+    "Call",
+    "CallRefusedError",
+    "CallResult",
+    "CallTurn",
+    "Classifier",
+    "Hearing",
+    "Idle",
+    "Link",
+    "Piece",
+    "SpeechToText",
+    "Splitter",
+    "TextToSpeech",
+    "TurnDetector",
+    "Voice",
+    "params",
+    "starlette_link",
+]
+
+_HOME: Final = {
+    "_call": ("Call",),
+    "_hearing": ("Hearing",),
+    "_options": ("Idle",),
+    "_params": ("CallRefusedError", "params"),
+    "_pieces": ("AsItComes", "Splitter"),
+    "_protocol": ("Classifier", "Link", "SpeechToText", "TextToSpeech", "TurnDetector"),
+    "_result": ("CallResult", "CallTurn"),
+    "_starlette": ("starlette_link",),
+    "_voice": ("Piece", "Voice"),
+}
+_LATE: Final = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module that holds ``name`` (PEP 562)."""
+    module = _LATE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,36 @@
+"""How fast the frames of one client are read, so that a flood costs its own call and no other (C7). No I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from micdrop_agent.call._frames import BYTES_PER_SECOND
+
+__all__ = ["Budget"]
+
+FRAMES: Final = 200
+"""Frames that may come at once: ten seconds of speech, queued while the network stood still, and more."""
+
+FRAMES_PER_SECOND: Final = 100
+"""A speaking client sends ten."""
+
+BYTES: Final = 32 * BYTES_PER_SECOND
+BYTES_REFILL: Final = 10 * BYTES_PER_SECOND
+
+
+class Budget:
+    """A token bucket of frames and one of bytes."""
+
+    __slots__ = ("_at", "_bytes", "_frames")
+
+    def __init__(self, now: float) -> None:
+        self._at = now
+        self._frames: float = FRAMES
+        self._bytes: float = BYTES
+
+    def spend(self, count: int, now: float) -> float:
+        """A frame of ``count`` bytes was read; returns the seconds to wait before the next one."""
+        passed, self._at = now - self._at, now
+        self._frames = min(FRAMES, self._frames + passed * FRAMES_PER_SECOND) - 1
+        self._bytes = min(BYTES, self._bytes + passed * BYTES_REFILL) - count
+        return max(0.0, -self._frames / FRAMES_PER_SECOND, -self._bytes / BYTES_REFILL)

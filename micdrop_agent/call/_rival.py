@@ -1,0 +1,107 @@
+"""A side that may have an effect until it is fenced: what ``Hearing`` and ``Voice`` have in common with ``Turn``.
+
+A rival is fenced when what it works for was cut off, or when its attempt failed or lost. Nothing
+done through a fenced rival has any effect, whatever task it runs in and whether or not the
+cancellation has been delivered. The first effect claims the work for it, and fences the others of
+its race in the same step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import anyio
+
+__all__ = ["Race", "Rival"]
+
+R = TypeVar("R", bound="Rival")
+
+
+class Race(Generic[R]):
+    """The attempts of one round: at most one of them becomes the winner.
+
+    Args:
+        on_win: Called with the winner in the step in which it claims.
+    """
+
+    def __init__(self, on_win: Callable[[R], None]) -> None:
+        self.rivals: list[R] = []
+        self.winner: R | None = None
+        self._on_win = on_win
+
+    def won_by(self, rival: R) -> None:
+        """Fence every other rival and lift the deadline. Synchronous: no other gets in."""
+        self.winner = rival
+        rival._scope.deadline = math.inf
+        for other in self.rivals:
+            if other is not rival:
+                other.fence()
+                other._scope.cancel()
+        self._on_win(rival)
+
+
+class Rival:
+    """One side of the work.
+
+    Args:
+        scope: Cancels the work; the rival has no effect once that was called.
+        parent: The rival on whose behalf this one works.
+        race: Those that try the same.
+    """
+
+    __slots__ = ("_children", "_claimed", "_fenced", "_parent", "_race", "_scope")
+
+    def __init__(self, scope: anyio.CancelScope, parent: Rival | None = None, race: Race[Any] | None = None) -> None:
+        self._scope = scope
+        self._parent = parent
+        self._race = race
+        self._children: list[Rival] = []
+        self._fenced = False
+        self._claimed = False
+        if parent is not None:
+            parent._children.append(self)
+            self._fenced = parent._fenced
+        if race is not None:
+            race.rivals.append(self)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether this side has lost its effect: cut off, failed, or out of the race."""
+        return self._fenced
+
+    @property
+    def claimed(self) -> bool:
+        """Whether it has had an effect."""
+        return self._claimed
+
+    def fence(self) -> None:
+        """Take all effect from this rival and from those that work for it."""
+        self._fenced = True
+        for child in self._children:
+            child.fence()
+
+    def claim(self) -> bool:
+        """Make this rival the one that counts; ``False`` if it may not have any effect."""
+        if self._claimed:
+            return not self._fenced
+        if not self._alive():
+            return False
+        rival: Rival | None = self
+        while rival is not None and not rival._claimed:
+            rival._claimed = True
+            if rival._race is not None:
+                rival._race.won_by(rival)
+            rival = rival._parent
+        return not self._fenced
+
+    def _alive(self) -> bool:
+        rival: Rival | None = self
+        while rival is not None:
+            if rival._fenced or rival._scope.cancel_called:
+                return False
+            rival = rival._parent
+        return True
