@@ -133,17 +133,22 @@ def _one_answer(make: Callable[[], Agent]) -> Scenario:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("wrong", "number"),
-    [(WritesLater, 2), (LeavesACallOpen, 6), (IgnoresCancellation, 11)],
+    ("wrong", "number", "where"),
+    [
+        (WritesLater, 2, "undisturbed"),
+        (LeavesACallOpen, 6, "undisturbed"),
+        (IgnoresCancellation, 11, r"cancel at step \d+"),
+    ],
     ids=str,
 )
 def test_a_wrong_agent_is_caught_with_the_invariant_and_the_step(
-    backend: Backend, wrong: type[Agent], number: int
+    backend: Backend, wrong: type[Agent], number: int, where: str
 ) -> None:
-    with pytest.raises(InvariantError, match=rf"(?s)invariant {number}: .* at step \d+ on {backend}") as caught:
+    with pytest.raises(InvariantError, match=rf"(?s)invariant {number}: .*\({where} on {backend}\)") as caught:
         cancel_everywhere(_one_answer(wrong), backends=[backend])
     assert caught.value.number == number
     assert caught.value.backend == backend
+    assert (caught.value.step is None) == (where == "undisturbed")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VoiceFault,
         memory_link,
     )
+    from micdrop_agent.testing._cassette import Cassette, CassetteMode, Match
     from micdrop_agent.testing._invariants import InvariantError, check_invariants
     from micdrop_agent.testing._leaks import assert_no_leaks
     from micdrop_agent.testing._loop import DeadlockError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         run_scenario,
         talk_to,
     )
+    from micdrop_agent.testing._tape import CassetteError, RequestSeen, UnrecordedRequestError
     from micdrop_agent.testing._virtual import BACKENDS, Backend, backend_options, count_steps, run_virtual
     from micdrop_agent.testing._wire import wire_attempt, wire_script
 
@@ -54,9 +56,13 @@ __all__ = [
     "AnswerTrace",
     "Backend",
     "Call",
+    "Cassette",
+    "CassetteError",
+    "CassetteMode",
     "DeadlockError",
     "Exchange",
     "InvariantError",
+    "Match",
     "MemoryByteStream",
     "MemoryClient",
     "MemoryLink",
@@ -64,6 +70,7 @@ __all__ = [
     "Probe",
     "ReceivedRequest",
     "Reply",
+    "RequestSeen",
     "Scenario",
     "ScriptedAgent",
     "ScriptedProvider",
@@ -71,6 +78,7 @@ __all__ = [
     "ScriptedTTS",
     "SweepReport",
     "Trace",
+    "UnrecordedRequestError",
     "VoiceFault",
     "assert_no_leaks",
     "backend_options",
@@ -102,6 +110,7 @@ _HOME: Final = {
         "VoiceFault",
         "memory_link",
     ),
+    "_cassette": ("Cassette", "CassetteMode", "Match"),
     "_invariants": ("InvariantError", "check_invariants"),
     "_leaks": ("assert_no_leaks",),
     "_loop": ("DeadlockError",),
@@ -120,6 +129,7 @@ _HOME: Final = {
         "run_scenario",
         "talk_to",
     ),
+    "_tape": ("CassetteError", "RequestSeen", "UnrecordedRequestError"),
     "_virtual": ("BACKENDS", "Backend", "backend_options", "count_steps", "run_virtual"),
     "_wire": ("wire_attempt", "wire_script"),
 }

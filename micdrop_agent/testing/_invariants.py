@@ -34,10 +34,11 @@ class InvariantError(AssertionError):
         self.inject: str | None = None
         self.backend: str | None = None
 
-    def at(self, backend: str, inject: str, step: int) -> InvariantError:
+    def at(self, backend: str, inject: str | None, step: int) -> InvariantError:
         """The same error, with where it happened."""
-        self.backend, self.inject, self.step = backend, inject, step
-        self.args: tuple[Any, ...] = (f"{self.args[0]} ({inject} at step {step} on {backend})",)
+        self.backend, self.inject, self.step = backend, inject, None if inject is None else step
+        where = "undisturbed" if inject is None else f"{inject} at step {step}"
+        self.args: tuple[Any, ...] = (f"{self.args[0]} ({where} on {backend})",)
         return self
 
 

@@ -5,18 +5,44 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 if TYPE_CHECKING:
     import contextvars
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     import anyio
 
 REAL_GRACE_S: Final = 10.0
 """Longest real wait for a worker thread or a socket before it counts as hung."""
+
+
+RECORDING_GRACE_S: Final = 300.0
+"""Longest real wait for a server while a cassette records it: a model on a processor is slow to begin."""
+
+
+class _StandingStill:
+    """Counts who waits for a real server in virtual time."""
+
+    waiting = 0
+
+
+@contextmanager
+def time_stands_still(really: bool) -> Generator[None]:
+    """Let no virtual time pass inside, while a cassette waits for a server that lives in real time."""
+    _StandingStill.waiting += really
+    try:
+        yield
+    finally:
+        _StandingStill.waiting -= really
+
+
+def records_now() -> bool:
+    """Whether a cassette waits for a real server."""
+    return _StandingStill.waiting > 0
 
 
 class DeadlockError(Exception):
@@ -76,6 +102,10 @@ class _VirtualSelector(selectors.DefaultSelector):
     def _wait(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         loop = self.loop
         busy = loop.main_limiter_busy()
+        if records_now():
+            events = super().select(RECORDING_GRACE_S)
+            if events:
+                return events
         # One key is the loop's own wake-up pipe; more are sockets that somebody waits on. The loop's executor
         # resolves host names.
         sockets = len(self.get_map()) > 1 or cast("Any", loop)._default_executor is not None  # not public

@@ -10,13 +10,14 @@ A scenario is an async function of a ``Probe``. It opens an agent, calls ``probe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 import attrs
 
+from micdrop_agent.testing._disturbance import Disturbance
 from micdrop_agent.testing._invariants import InvariantError, check_invariants
 from micdrop_agent.testing._loop import DeadlockError
 from micdrop_agent.testing._probe import Probe, Trace
@@ -237,6 +238,7 @@ def run_scenario(
         if run.scope is None:
             return  # before the scenario or after it
         if inject is not None and number == step:
+            Disturbance.happened = True
             INJECTIONS[inject](run)
         elif run.again and number > step:
             run.again = False
@@ -249,9 +251,11 @@ def run_scenario(
             run_virtual(backend, _play, scenario, run, on_step=on_step, **options)
         except DeadlockError as error:
             raise InvariantError(11, f"the scenario never ended: {error}") from None
+        finally:
+            Disturbance.happened = False
         check_invariants(run.probe.trace)
     except InvariantError as error:
-        raise error.at(backend, inject or "nothing", step) from None
+        raise error.at(backend, inject, step) from None
     return run.probe.trace
 
 
@@ -272,6 +276,7 @@ def cancel_everywhere(
     backends: Iterable[Backend] = BACKENDS,
     every: int = 1,
     listen: bool = True,
+    expect: str | Sequence[str] | None = None,
 ) -> SweepReport:
     """Run ``scenario`` once per scheduling step and event loop, with an injection there.
 
@@ -283,6 +288,8 @@ def cancel_everywhere(
         listen: Listen to every event of the agent. An agent that nobody listens to makes no events, and
             the message of a barge-in only when somebody looks: with ``False`` that is swept, by
             what its consumers received and what its conversation is at the end.
+        expect: What the consumer must have received when nothing was injected: the text of all answers, or one
+            text for each. It is how a chunk that your own agent doubles or loses is noticed.
 
     Raises:
         InvariantError: An invariant does not hold; the message names it, the injection and the step.
@@ -290,7 +297,9 @@ def cancel_everywhere(
     points = 0
     steps: dict[str, int] = {}
     for backend in backends:
-        steps[backend] = run_scenario(scenario, backend, listen=listen).steps
+        quiet = run_scenario(scenario, backend, listen=listen)
+        _check_expected(quiet, expect, backend)
+        steps[backend] = quiet.steps
         for name in [inject] if isinstance(inject, str) else inject:
             if name in NATIVE and backend == "trio":
                 continue
@@ -303,6 +312,15 @@ def cancel_everywhere(
                     raise broken
                 points += 1
     return SweepReport(points, steps)
+
+
+def _check_expected(trace: Trace, expect: str | Sequence[str] | None, backend: str) -> None:
+    """Compare what an undisturbed run said with what it must say."""
+    received = ["".join(answer.received) for answer in trace.answers]
+    seen: object = "".join(received) if isinstance(expect, str) else received
+    wanted: object = expect if isinstance(expect, str) else list(expect or ())
+    if expect is not None and seen != wanted:
+        raise InvariantError(4, f"the consumer received {seen!r}, and {wanted!r} was expected").at(backend, None, 0)
 
 
 async def read(probe: Probe, answer: Any) -> None:

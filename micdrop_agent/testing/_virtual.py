@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 import anyio
 import anyio.to_thread
 
-from micdrop_agent.testing._loop import REAL_GRACE_S, DeadlockError, Options, Steps, VirtualTimeLoop
+from micdrop_agent.testing._loop import (
+    REAL_GRACE_S,
+    RECORDING_GRACE_S,
+    DeadlockError,
+    Options,
+    Steps,
+    VirtualTimeLoop,
+    records_now,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -86,6 +94,13 @@ def count_steps(backend: Backend, fn: Callable[..., Awaitable[object]], *args: A
 def _threads_busy() -> bool:
     """Whether a worker thread may still wake the loop, so that the clock must not jump."""
     return anyio.to_thread.current_default_thread_limiter().borrowed_tokens > 0
+
+
+def _real_wait(options: Options) -> float:
+    """Real seconds for which Trio waits for threads and sockets before its clock jumps."""
+    if records_now():
+        return RECORDING_GRACE_S
+    return REAL_GRACE_S if _threads_busy() else options.io_grace
 
 
 def _run_asyncio(
@@ -161,7 +176,7 @@ def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Opti
 
         def after_task_step(self, task: trio.lowlevel.Task) -> None:
             del task
-            clock.autojump_threshold = REAL_GRACE_S if _threads_busy() else options.io_grace
+            clock.autojump_threshold = _real_wait(options)
             if not steps.step():
                 self.stop(f"still running after {steps.max_steps} scheduling steps")
                 if steps.count > 2 * steps.max_steps:
