@@ -53,10 +53,77 @@ TEXTS = st.text(alphabet=st.sampled_from("abAB ßẞİi\u0131ﬁ é\n\t,.😀字
         ("\uff11\uff12", "12 o'clock", "12"),
         ("\u1112\u1161\u11ab", "\ud55c\uad6d", "\ud55c"),
         ("We\u200b open", "We open at nine", "We open"),
+        # Numbers, abbreviations and digits as a speech service says them.
+        (
+            "Your total is forty two dollars and fifty cents, due March third.",
+            "Your total is $42.50, due March 3rd.",
+            "Your total is $42.50, due March 3rd.",
+        ),
+        (
+            "Your total is forty two dollars and fifty cents, due",
+            "Your total is $42.50, due March 3rd.",
+            "Your total is $42.50, due",
+        ),
+        ("Your total is forty two", "Your total is $42.50, due March 3rd.", "Your total is"),
+        ("Doctor Smith", "Dr. Smith will see you.", "Dr. Smith"),
+        ("Doctor", "Dr. Smith will see you.", ""),
+        (
+            "\u0661\u0662 \u0637\u0627\u0648\u0644\u0629",
+            "12 \u0637\u0627\u0648\u0644\u0629 now",
+            "12 \u0637\u0627\u0648\u0644\u0629",
+        ),
+        (
+            "12 \u0637\u0627\u0648\u0644\u0629",
+            "\u0661\u0662 \u0637\u0627\u0648\u0644\u0629 now",
+            "\u0661\u0662 \u0637\u0627\u0648\u0644\u0629",
+        ),
+        ("Um das macht drei Euro f\u00fcnfzig", "Das macht 3,50 \u20ac bis Freitag", "Das macht"),
+        ("It opens at nine a m on Main Street", "It opens at 9 a.m. on Main St. today", "It opens at 9 a.m. on Main"),
+        ("See example dot com for more", "See example.com for more details", "See example.com for more"),
+        ("It is twenty percent and rising", "It is 20% and rising fast", "It is 20% and rising"),
+        ("I cannot say no", "I can not say yes", "I can not say"),
+        (
+            "\u4eca\u65e5\u306f\u5341\u4e8c\u5ea6\u3067\u3059",
+            "\u4eca\u65e5\u306f12\u5ea6\u3067\u3059\u3002\u660e\u65e5",
+            "\u4eca\u65e5\u306f12\u5ea6\u3067\u3059",
+        ),
+        # Nothing is made up: words that only happen to come later were not heard.
+        ("We open at ten", "We open at nine. Ten of us", "We open at"),
+        ("Goodbye", "Hello there. Some day we say goodbye", "Hello there. Some day we say goodbye"[:0]),
     ],
 )
 def test_what_was_heard(heard: Any, received: str, kept: str) -> None:
     assert received[: heard_length(heard, received)] == kept
+
+
+SPOKEN = {
+    "$42.50": "forty two dollars and fifty cents",
+    "3rd": "third",
+    "Dr.": "Doctor",
+    "&": "and",
+    "20%": "twenty percent",
+    "9:30": "half past nine",
+    "\u20ac5": "five euros",
+}
+WORDS = st.lists(
+    st.sampled_from(["please", "table", "for", "the", "garden", "is", "open", "tonight", *SPOKEN]),
+    min_size=1,
+    max_size=14,
+)
+
+
+@given(words=WORDS, cut=st.integers(0, 14))
+def test_words_that_are_said_otherwise_stop_the_count_only_at_the_end(words: list[str], cut: int) -> None:
+    """At least everything up to the last word that was said as it is written, and no word too many."""
+    received = " ".join(words)
+    said = [SPOKEN.get(word, word) for word in words[:cut]]
+    length = heard_length(" ".join(said), received)
+    plain = [number for number, word in enumerate(words[:cut], 1) if word not in SPOKEN]
+    most = len(" ".join(words[:cut]))
+    least = len(" ".join(words[: plain[-1]])) if plain and cut < len(words) else 0
+    number_left = len(words) == cut + 1 and words[-1] in SPOKEN  # what was said last may have been that number
+    assert length <= most or number_left
+    assert length >= least or words[plain[-1] - 1] in {"is", "for", "the"}
 
 
 @pytest.mark.parametrize(
