@@ -111,17 +111,12 @@ __all__ = [
 
 _LATE: Final = {
     "CallInUseError": "micdrop_agent.store",
-    "ChatAgent": "micdrop_agent.providers.chat",
     "ConversationStore": "micdrop_agent.store",
-    "EchoAgent": "micdrop_agent.providers.echo",
     "FallbackAgent": "micdrop_agent.fallback",
     "HealthChanged": "micdrop_agent.fallback",
     "HealthRegistry": "micdrop_agent.fallback",
-    "LocalAgent": "micdrop_agent.providers.local",
-    "MistralAgent": "micdrop_agent.providers.mistral",
     "MockAgent": "micdrop_agent.providers.echo",
     "ModelAgent": "micdrop_agent.model.agent",
-    "OpenaiAgent": "micdrop_agent.providers.openai",
     "SqliteStore": "micdrop_agent.store",
     "StoreError": "micdrop_agent.store",
     "render_trace": "micdrop_agent.tracing",
@@ -131,6 +126,9 @@ _LATE: Final = {
 def __getattr__(name: str) -> Any:
     """Load an agent that needs more than the core when it is first asked for (PEP 562)."""
     module = _LATE.get(name)
+    if module is None and name in __all__:
+        kinds = import_module("micdrop_agent.providers.kinds").KINDS
+        module = next((kind.module for kind in kinds.values() if kind.agent == name), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(module), name)

@@ -10,7 +10,7 @@ import pytest
 from micdrop_agent import ChatAgent, FallbackAgent, Retry, Tool
 from micdrop_agent.messages import ToolCall
 from micdrop_agent.model.protocol import CallReady
-from micdrop_agent.providers.attachments import Echo
+from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, run_virtual, say
 
 if TYPE_CHECKING:
@@ -135,11 +135,12 @@ def test_another_server_does_not_get_it(backend: Backend) -> None:
 
 
 def test_what_is_remembered_is_bounded_and_what_is_no_json_is_dropped() -> None:
-    echo = Echo()
+    kept = Attachments()
     for number in range(1000):
-        response = echo.next_response()
-        echo.keep(CallReady(f"c{number}", "w", "{}", {"extra_content": number or 1}), response, {})
-    assert echo.of_call(ToolCall("c999", "w", "{}")) == b',"extra_content":999'
-    assert echo.of_call(ToolCall("c0", "w", "{}")) == b""
-    echo.keep(CallReady("n", "w", "{}", {"extra_content": float("nan")}), 0, {"reasoning_content": "x" * 300_000})
-    assert echo.of_call(ToolCall("n", "w", "{}")) == echo.of_message([ToolCall("n", "w", "{}")]) == b""
+        response = kept.next_response()
+        kept.keep(CallReady(f"c{number}", "w", "{}", {"extra_content": number or 1}), response, {})
+    names = ("extra_content", "reasoning_content")
+    assert kept.of_call(ToolCall("c999", "w", "{}"), names) == {"extra_content": b"999"}
+    assert kept.of_call(ToolCall("c0", "w", "{}"), names) == {}
+    kept.keep(CallReady("n", "w", "{}", {"extra_content": float("nan")}), 0, {"reasoning_content": "x" * 300_000})
+    assert kept.of_call(ToolCall("n", "w", "{}"), names) == kept.of_calls([ToolCall("n", "w", "{}")], names) == {}

@@ -7,19 +7,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from micdrop_agent import Message, Tool, ToolCall, ToolResult
 from micdrop_agent.model.protocol import Request
+from micdrop_agent.providers.chat import chat_builder
+from micdrop_agent.providers.quirks import MISTRAL, OPENAI, TEMPLATE_FORM
 from micdrop_agent.providers.requests.body import BodyBuilder, check_settings
-from micdrop_agent.providers.requests.dialects import (
-    ChatDialect,
-    MistralDialect,
-    ResponsesDialect,
-    TemplateDialect,
-)
+from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,16 +40,17 @@ def load_strict_provider() -> ModuleType:
 strict = load_strict_provider()
 
 
+CHAT_SERVERS = {
+    "openai_chat": OPENAI,
+    "template": attrs.evolve(OPENAI, **TEMPLATE_FORM),
+    "mistral": MISTRAL,
+}
+
+
 def builder(name: str, **options: Any) -> BodyBuilder:
-    match name:
-        case "openai_chat":
-            return BodyBuilder("m", ChatDialect(), "messages", "chat", **options)
-        case "template":
-            return BodyBuilder("m", TemplateDialect(), "messages", "chat", **options)
-        case "mistral":
-            return BodyBuilder("m", MistralDialect(), "messages", "mistral", **options)
-        case _:
-            return BodyBuilder("m", ResponsesDialect(), "input", "responses", **options)
+    if name in CHAT_SERVERS:
+        return chat_builder(attrs.evolve(CHAT_SERVERS[name], stream_usage=False), "m", **options)
+    return BodyBuilder("m", ResponsesDialect(), "input", "responses", **options)
 
 
 DIALECTS = ["openai_chat", "template", "mistral", "openai_responses", "deepseek_responses"]

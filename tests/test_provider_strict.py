@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 import strict_rules
 from hypothesis import given, settings
@@ -11,15 +12,11 @@ from hypothesis import strategies as st
 
 from micdrop_agent import Message, Tool, ToolCall, ToolResult
 from micdrop_agent.model.protocol import Request
+from micdrop_agent.providers.chat import chat_builder
+from micdrop_agent.providers.quirks import MISTRAL, OPENAI, TEMPLATE_FORM
 from micdrop_agent.providers.requests.body import BodyBuilder
-from micdrop_agent.providers.requests.dialects import (
-    ChatDialect,
-    MistralDialect,
-    ResponsesDialect,
-    TemplateDialect,
-    TypedDialect,
-)
 from micdrop_agent.providers.requests.pairing import _Repair, repair
+from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
 from micdrop_agent.testing.strategies import conversations
 
 if TYPE_CHECKING:
@@ -28,11 +25,11 @@ if TYPE_CHECKING:
     from micdrop_agent import Item
 
 MAKERS: dict[str, Callable[[], BodyBuilder]] = {
-    "openai_chat": lambda: BodyBuilder("m", ChatDialect(), "messages", "chat"),
-    "template": lambda: BodyBuilder("m", TemplateDialect(), "messages", "chat"),
-    "mistral": lambda: BodyBuilder("m", MistralDialect(), "messages", "mistral"),
+    "openai_chat": lambda: chat_builder(OPENAI, "m"),
+    "template": lambda: chat_builder(attrs.evolve(OPENAI, **TEMPLATE_FORM), "m"),
+    "mistral": lambda: chat_builder(MISTRAL, "m"),
     "openai_responses": lambda: BodyBuilder("m", ResponsesDialect(), "input", "responses"),
-    "deepseek_responses": lambda: BodyBuilder("m", TypedDialect(), "input", "responses"),
+    "deepseek_responses": lambda: BodyBuilder("m", ResponsesDialect(typed=True), "input", "responses"),
 }
 TOOL = Tool.from_schema("w", "Weather", {"type": "object", "properties": {}}, lambda: "sun")
 TEXTS = st.sampled_from(

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from micdrop_agent.cli._options import UsageError
 from micdrop_agent.cli._spec import KEYS
 from micdrop_agent.errors import MicdropError, ProviderError
+from micdrop_agent.providers.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from micdrop_agent._core.agent import Agent
     from micdrop_agent.cli._spec import AgentSpec
+    from micdrop_agent.providers.kinds import ProviderKind
 
 __all__ = ["make_agent", "make_chain"]
 
@@ -94,24 +96,26 @@ def make_agent(spec: AgentSpec, *, prompt: str, **options: Any) -> Agent:
 def _make(spec: AgentSpec, prompt: str, options: dict[str, Any]) -> Agent:
     import micdrop_agent as library
 
-    given: dict[str, Any] = {"system_prompt": prompt, **options}
-    match spec.kind:
-        case "echo":
-            return library.EchoAgent(system_prompt=prompt)
-        case "local":
-            return library.LocalAgent(model_path=spec.model, **given)
-        case "chat":
-            return library.ChatAgent(**given, **_server(spec))
-        case "openai":
-            return library.OpenaiAgent(**given, **_server(spec))
-        case "mistral":
-            return library.MistralAgent(**given, **_server(spec))
+    kind = KINDS[spec.kind]
+    make = getattr(library, kind.agent)
+    agent: Agent
+    if not kind.takes_model:
+        agent = make(system_prompt=prompt)
+    elif not kind.takes_server:
+        agent = make(system_prompt=prompt, model_path=spec.model, **options)
+    else:
+        agent = make(system_prompt=prompt, **options, **_server(spec, kind))
+    return agent
 
 
-def _server(spec: AgentSpec) -> dict[str, Any]:
-    """What was given about the server; the rest is the agent's own default."""
-    found = {"model": spec.model, "base_url": spec.base_url, "api_key": _api_key(spec.key_variable)}
-    return {name: value for name, value in found.items() if value is not None}
+def _server(spec: AgentSpec, kind: ProviderKind) -> dict[str, Any]:
+    """What is said about the server, on the command line or in the table; the rest is the agent's own default."""
+    found = {
+        "model": spec.model or kind.model,
+        "base_url": spec.base_url or kind.base_url,
+        "api_key": _api_key(spec.key_variable),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _api_key(variable: str | None) -> str | None:

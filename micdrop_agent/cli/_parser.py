@@ -67,8 +67,8 @@ examples:
 """
 
 _DOCTOR: Final = f"""\
-It sends one tiny request to each agent, up to its first chunk. Without AGENT: to OpenAI and Mistral if
-there is a key, and to the local model if it is installed. A key is never shown.
+It sends one tiny request to each agent, up to its first chunk. Without AGENT: to each provider
+whose key is set, and to the local model if it is installed. A key is never shown.
 Exit code 1 if no agent can answer.
 
 {SYNTAX}

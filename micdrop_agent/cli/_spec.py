@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final
 
 import attrs
+
+from micdrop_agent.providers.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AGENTS", "KEYS", "SYNTAX", "AgentName", "AgentSpec"]
+__all__ = ["AGENTS", "KEYS", "SYNTAX", "AgentSpec"]
 
-AgentName = Literal["local", "echo", "chat", "openai", "mistral"]
-AGENTS: Final[tuple[AgentName, ...]] = get_args(AgentName)
-KEYS: Final[Mapping[str, str]] = {"openai": "OPENAI_API_KEY", "mistral": "MISTRAL_API_KEY"}
+AGENTS: Final = tuple(KINDS)
+KEYS: Final[Mapping[str, str]] = {name: kind.key_variable for name, kind in KINDS.items() if kind.key_variable}
 """Environment variables of the agents that want a key."""
 
-SYNTAX: Final = """\
-AGENT is KIND[:MODEL][@URL][,key=VARIABLE]:
-  local[:FILE.gguf]   a model inside this process; no key, no network
-  openai[:MODEL]      OpenAI; the key comes from OPENAI_API_KEY
-  mistral[:MODEL]     Mistral; the key comes from MISTRAL_API_KEY
-  chat:MODEL@URL      any server with Chat Completions: Ollama, vLLM, llama.cpp, Groq, OpenRouter, …
-  echo                says what you said
-URL is the server up to and with its version (http://localhost:11434/v1); VARIABLE is the
-environment variable that holds the API key.
-"""
+
+def _syntax() -> str:
+    width = max(len(kind.syntax) for kind in KINDS.values())
+    lines = [
+        f"  {kind.syntax:{width}}  {kind.about}"
+        + (f"; the key comes from {kind.key_variable}" if kind.key_variable else "")
+        for kind in KINDS.values()
+    ]
+    return "\n".join(
+        [
+            "AGENT is KIND[:MODEL][@URL][,key=VARIABLE]:",
+            *lines,
+            "URL is the server up to and with its version (http://localhost:11434/v1); VARIABLE is the",
+            "environment variable that holds the API key.",
+            "",
+        ]
+    )
+
+
+SYNTAX: Final = _syntax()
 
 # A model may have ":" and "@" in its name, and a URL a user part: the first "@http" divides them.
 _SPEC: Final = re.compile(
@@ -46,7 +57,7 @@ class AgentSpec:
         key_variable: Environment variable of the API key; ``None``: the agent's own default.
     """
 
-    kind: AgentName
+    kind: str
     model: str | None = None
     base_url: str | None = attrs.field(default=None, repr=False)
     key_variable: str | None = None
@@ -63,7 +74,7 @@ class AgentSpec:
             raise ValueError(f"{text!r} is no agent; there are {', '.join(AGENTS)}, and for example chat:MODEL@URL")
         if found["colon"] == ":":
             raise ValueError(f"{text!r} names no model behind the colon")
-        return cls(cast("AgentName", found["kind"]), found["model"], found["url"], found["key"])
+        return cls(found["kind"], found["model"], found["url"], found["key"])
 
     def __str__(self) -> str:
         """As it is written; without the user part of its URL, which may be a password."""
@@ -80,12 +91,15 @@ class AgentSpec:
 
     def problem(self) -> str | None:
         """What is missing or too much, if anything."""
-        if self.kind == "chat" and self.base_url is None:
-            return "the agent chat needs a server: chat:MODEL@http://localhost:11434/v1, or --base-url URL"
-        if self.kind == "chat" and self.model is None:
-            return "the agent chat needs a model, as its server names it: chat:MODEL@URL, or --model MODEL"
-        if self.kind in {"local", "echo"} and (self.base_url is not None or self.key_variable is not None):
-            return f"the agent {self.kind} talks to no server and takes no URL and no key"
-        if self.kind == "echo" and self.model is not None:
-            return "the agent echo has no model"
+        kind = KINDS[self.kind]
+        if kind.needs_server and self.base_url is None:
+            return (
+                f"the agent {kind.name} needs a server: {kind.name}:MODEL@http://localhost:11434/v1, or --base-url URL"
+            )
+        if kind.needs_server and self.model is None:
+            return f"the agent {kind.name} needs a model, as its server names it: {kind.syntax}, or --model MODEL"
+        if not kind.takes_server and (self.base_url is not None or self.key_variable is not None):
+            return f"the agent {kind.name} talks to no server and takes no URL and no key"
+        if not kind.takes_model and self.model is not None:
+            return f"the agent {kind.name} has no model"
         return None

@@ -13,6 +13,7 @@ Source: Micdrop page "Agent (LLM)"; DESIGN D4, D5, D8 for the end of a turn.
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -44,6 +45,9 @@ __all__ = ["AgentOptions", "ModelAgent"]
 
 _RETRY: Final = Retry()
 _TIMEOUTS: Final = Timeouts()
+
+OVERFLOW_SHARE: Final = 2 / 3
+"""Share of a request that was too long for the model to which later ones are kept."""
 
 REWARM_AFTER: Final = 0.005
 """Seconds after a barge-in until a connection is opened in place of the one that it cost."""
@@ -91,6 +95,7 @@ class ModelAgent(Agent):
 
     __slots__ = (
         "_budget",
+        "_count_tokens",
         "_provider_made",
         "max_context_tokens",
         "max_steps",
@@ -123,6 +128,7 @@ class ModelAgent(Agent):
         self.timeouts: Timeouts = _TIMEOUTS if timeouts is None else timeouts
         self.max_steps = max_steps
         self.max_context_tokens = max_context_tokens
+        self._count_tokens = count_tokens
         self._budget = None if max_context_tokens is None else TokenBudget(max_context_tokens, count_tokens)
         self._provider_made: Provider | None = None
 
@@ -221,10 +227,34 @@ class ModelAgent(Agent):
                 turn._emit(turn.ledger.interrupt(turn.ledger.length))
             self._safe_logger.warning("no farewell before the end of the call: %s", error)
 
+    def shorten_requests(self, turn: Turn) -> bool:
+        """Leave the oldest turns out of this agent's requests from now on: they are too long for the model.
+
+        Returns:
+            Whether anything can be left out.
+        """
+        budget = self._budget or TokenBudget(sys.maxsize, self._count_tokens)
+        sent = budget.trim(self._all_items(turn))
+        limit = max(1, int(budget.tokens_sent * OVERFLOW_SHARE))
+        shorter = TokenBudget(limit, self._count_tokens)
+        if len(shorter.trim(sent)) == len(sent):
+            return False
+        self._budget = shorter
+        self._safe_logger.warning(
+            "the conversation is too long for the model: requests are kept below about %d tokens from now on; "
+            "see max_context_tokens",
+            limit,
+        )
+        return True
+
     def _items(self, turn: Turn) -> Sequence[Item]:
         """The conversation as this agent sends it: under its own system prompt, within its budget."""
+        items = self._all_items(turn)
+        return items if self._budget is None else self._budget.trim(items)
+
+    def _all_items(self, turn: Turn) -> Sequence[Item]:
         items: Sequence[Item] = turn.ledger.conversation
         if self._owner is not None:
             rest = items[1:] if len(items) and items[0].role == "system" else items
             items = [self._system, *rest]
-        return items if self._budget is None else self._budget.trim(items)
+        return items

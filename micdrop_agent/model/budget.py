@@ -80,6 +80,8 @@ class TokenBudget:
         self._first: Item | None = None
         """The first item behind the system prompt that is sent; ``None``: nothing is left out."""
         self._told = False
+        self.tokens_sent = 0
+        """Tokens of what was sent last."""
 
     def trim(self, items: Sequence[Item]) -> Sequence[Item]:
         """What of ``items`` is to be sent; ``items`` itself when all of it fits."""
@@ -90,6 +92,7 @@ class TokenBudget:
         left_out = sum(self._tokens[head:start]) if start > head else 0
         if self._total - left_out > self.limit:
             start = self._cut(head, start)
+        self.tokens_sent = self._total - sum(self._tokens[head:start])
         if start <= head:
             self._first = None
             return items

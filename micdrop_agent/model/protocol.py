@@ -143,12 +143,16 @@ class Request:
         items: The conversation, its first item the system prompt of the agent that asks.
             Never changed for a provider's sake.
         tools: The tools offered; empty in the last step of a turn that ran out of steps.
+        declared: Tools that may not be called now, but that calls in ``items`` may be of.
+        first: Whether this is the first request of an answer. Only there a setting may force a call.
         continue_from: Text that was already spoken for this answer by another provider; the
             model is asked to go on from there. It is not an item of the conversation.
     """
 
     items: Sequence[Item]
     tools: Sequence[Tool] = ()
+    declared: Sequence[Tool] = ()
+    first: bool = True
     continue_from: str | None = None
 
 

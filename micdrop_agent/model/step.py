@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from micdrop_agent._core.turn import Turn
+    from micdrop_agent.messages import Item
     from micdrop_agent.model.agent import ModelAgent
     from micdrop_agent.model.clock import TotalClock
     from micdrop_agent.model.protocol import (
@@ -73,7 +74,18 @@ class Step:
         first: Whether this is the first request of the turn.
     """
 
-    __slots__ = ("_clock", "_narration", "_tasks", "agent", "continue_from", "provider", "tools", "total", "turn")
+    __slots__ = (
+        "_clock",
+        "_narration",
+        "_tasks",
+        "agent",
+        "continue_from",
+        "first",
+        "provider",
+        "tools",
+        "total",
+        "turn",
+    )
     _clock: RequestClock
 
     def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], total: TotalClock, *, first: bool) -> None:
@@ -81,6 +93,7 @@ class Step:
         self.turn = turn
         self.tools = tools
         self.total = total
+        self.first = first
         self.continue_from = turn.continue_from if first else None
         self.provider = agent._provider
         self._narration: NarrationFilter | None = None
@@ -93,6 +106,7 @@ class Step:
             ProviderError: It failed for good.
         """
         retries = 0
+        shortened = False
         while True:
             response = Response()
             try:
@@ -101,21 +115,29 @@ class Step:
                 if self.turn.fenced:
                     raise  # cut by a barge-in: no failure, and nothing to be sent again
                 error.text_sent = self.turn.ledger.length > 0
-                retries += 1
                 if response.outcome.skip or response.outcome.end_call:
                     return response  # the turn is over; what was cut off no longer matters
-                wait = None if response.said else self._wait_before(retries, error)
-                if wait is None:
-                    raise
-                self.agent._safe_logger.info("retry %d in %.2f s: %s", retries, wait, error)
-                self.turn.facts.note(
-                    "retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind
-                )
-                await self._wait(wait)
+                if not shortened and self._shorten(error, response):
+                    shortened = True  # another request than the one that failed: not one of its retries
+                    continue
+                retries += 1
+                await self._before_retry(retries, error, response)
                 if response.outcome.ran:
                     return response  # the next request carries the calls and their results
             else:
                 return response
+
+    def _shorten(self, error: ProviderError, response: Response) -> bool:
+        return error.kind == "context_length" and not response.said and self.agent.shorten_requests(self.turn)
+
+    async def _before_retry(self, retries: int, error: ProviderError, response: Response) -> None:
+        """Wait before retry number ``retries``; raises ``error`` if there is none."""
+        wait = None if response.said else self._wait_before(retries, error)
+        if wait is None:
+            raise error
+        self.agent._safe_logger.info("retry %d in %.2f s: %s", retries, wait, error)
+        self.turn.facts.note("retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind)
+        await self._wait(wait)
 
     def _wait_before(self, retry: int, error: ProviderError) -> float | None:
         """Seconds to wait before retry number ``retry``; ``None`` to give up."""
@@ -123,6 +145,9 @@ class Step:
         if retry > options.max_retries:
             return None
         asked = error.retry_after
+        if error.kind == "empty":
+            # Its output was of no use (a call that cannot be read): asked again once, as an empty response is.
+            return 0.0 if error.retryable and retry == 1 else None
         if error.kind == "rate_limit":
             if asked is None or not self.turn.patient:
                 return None
@@ -154,7 +179,15 @@ class Step:
         agent, turn = self.agent, self.turn
         turn.facts.requests += 1
         turn.ran_tool = False
-        request = Request(items=agent._items(turn), tools=self.tools, continue_from=self.continue_from)
+        items = agent._items(turn)
+        request = Request(
+            items=items,
+            tools=self.tools,
+            declared=turn.tools,
+            # Another child of a FallbackAgent may have run the forced call already.
+            first=self.first and not _called_since_the_caller_spoke(items),
+            continue_from=self.continue_from,
+        )
         self._narration = self._new_narration()
         self._clock = RequestClock(turn._answer._home.new_scope(), self.total, turn.facts.clock)
         self._clock.allow(agent.timeouts.first_chunk, "first chunk")
@@ -344,3 +377,12 @@ class Step:
                 provider=self.provider.name,
             )
         self._end_text(response)
+
+
+def _called_since_the_caller_spoke(items: Sequence[Item]) -> bool:
+    for item in reversed(items):
+        if isinstance(item, ToolCall):
+            return True
+        if item.role == "user":
+            return False
+    return False

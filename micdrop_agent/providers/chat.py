@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
+import attrs
+
 from micdrop_agent.options import check_flag
-from micdrop_agent.providers.attachments import Echo
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.keys import find_key, has_credentials
+from micdrop_agent.providers.kinds import KINDS
+from micdrop_agent.providers.quirks import TEMPLATE_FORM, ChatQuirks, quirks_of
 from micdrop_agent.providers.requests.body import BodyBuilder
-from micdrop_agent.providers.requests.dialects import ChatDialect, TemplateDialect
+from micdrop_agent.providers.requests.chat_dialect import ChatDialect
 from micdrop_agent.providers.responses.chat_stream import ChatTranslator
 
 if TYPE_CHECKING:
@@ -24,39 +27,38 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from micdrop_agent.providers.attachments import Attachments
     from micdrop_agent.providers.http_agent import HttpOptions
-    from micdrop_agent.transport import ConnectFn
+    from micdrop_agent.providers.kinds import ProviderKind
+    from micdrop_agent.providers.quirks import SchemaForm
+    from micdrop_agent.providers.requests.tool_forms import ToolForm
 
-__all__ = ["ChatAgent", "ChatDialectName"]
+__all__ = ["ChatAgent", "ChatDialectName", "chat_builder"]
 
 ChatDialectName = Literal["openai", "template"]
 
 _WITH_USAGE: Final = {"stream_options": {"include_usage": True}}
-
-_DIALECTS: Final = {"openai": ChatDialect, "template": TemplateDialect}
+_OPENAI: Final = KINDS["openai"]
+_FORMS: Final[Mapping[SchemaForm, ToolForm]] = {"strict": "chat", "loose": "loose", "nullable": "nullable"}
 
 
 class ChatAgent(HttpAgent):
     """Answers with the model of any server that has Chat Completions.
 
+    What a known server wants or sends that others do not is chosen by ``base_url`` and ``model``; see
+    the guide "Quirks of servers".
+
     Args:
-        model: Name of the model.
-        base_url: The server, such as ``http://localhost:11434/v1``; OpenAI itself if left out.
-        api_key: The key, if the server wants one. The environment (``OPENAI_API_KEY``) is asked only
-            when ``base_url`` is left out: OpenAI's key is nobody else's business.
-        client: An ``openai.AsyncOpenAI``, ``openai.AsyncAzureOpenAI``, ``httpx2.AsyncClient`` or
-            ``httpx.AsyncClient`` of your own; may be shared, and is never closed.
-        settings: Members merged last into each request, such as ``temperature`` or ``max_tokens``.
-            ``stream``, ``input`` and ``messages`` are refused.
         dialect: ``"openai"`` sends the conversation as it is; ``"template"`` brings it into the form
             that chat templates of open models accept (vLLM, llama.cpp): one system message in front,
             user and assistant in turns.
         think: Keep what the model writes between ``<think>`` and ``</think>`` from being spoken.
         include_usage: Ask the server to count tokens (``stream_options``); switch it off for an old
             server that refuses it.
-        connect: Opens connections in place of TCP; for tests.
-        options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
-            options of ``Agent``.
+        quirks: What this server wants or sends that others do not; found out by default.
+        options: ``model``, ``base_url`` (OpenAI itself by default), ``api_key`` (the environment is asked
+            only for a provider that the library knows by its URL: OpenAI's key goes to OpenAI only),
+            ``settings`` and the other options of ``HttpAgent``, ``ModelAgent`` and ``Agent``.
 
     Raises:
         ProviderError: OpenAI itself is asked, and there is no key (kind ``auth``).
@@ -64,62 +66,71 @@ class ChatAgent(HttpAgent):
         ValueError: An option is out of range, or ``settings`` holds what the agent makes itself.
     """
 
-    provider_name: ClassVar[str] = "chat"
-    path: ClassVar[str] = "/chat/completions"
-    key_variable: ClassVar[str] = "OPENAI_API_KEY"
-    default_url: ClassVar[str] = "https://api.openai.com/v1"
+    kind: ClassVar[ProviderKind] = KINDS["chat"]
 
     def __init__(
         self,
         *,
-        model: str = "gpt-4o",
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: Any = None,
-        settings: Mapping[str, Any] | None = None,
         dialect: ChatDialectName = "openai",
         think: bool = True,
         include_usage: bool = True,
-        connect: ConnectFn | None = None,
+        quirks: ChatQuirks | None = None,
         **options: Unpack[HttpOptions],
     ) -> None:
         if dialect not in get_args(ChatDialectName):
             raise ValueError(f'dialect must be "openai" or "template", not {dialect!r}')
         check_flag("think", think)
         check_flag("include_usage", include_usage)
+        if quirks is not None and not isinstance(quirks, ChatQuirks):
+            raise TypeError(f"quirks must be a ChatQuirks, not {quirks!r}")
+        super().__init__(**options)
         self.dialect = dialect
         self.think = think
         self.include_usage = include_usage
-        self._echo = Echo()
-        super().__init__(
-            model=model,
-            api_key=api_key,
-            client=client,
-            base_url=base_url,
-            settings=settings,
-            connect=connect,
-            **options,
-        )
+        found = quirks_of(self.base_url, self.model) if quirks is None else quirks
+        self.quirks: ChatQuirks = attrs.evolve(found, **TEMPLATE_FORM) if dialect == "template" else found
+
+    @property
+    def base_url(self) -> str:
+        """URL of the server that is asked; not used with an SDK's ``client``."""
+        return (_OPENAI.base_url or "") if self._base_url is None else self._base_url
 
     def _find_key(self, api_key: str | None) -> str | None:
-        if api_key is None and (self._base_url is not None or has_credentials(self._client)):
+        own = next((kind for kind in KINDS.values() if kind.base_url == self.base_url.rstrip("/")), None)
+        if api_key is None and (own is None or has_credentials(self._client)):
             return None
-        return find_key(api_key, self.key_variable, provider=self.provider_name, required=self._base_url is None)
+        # The message names OpenAI's variable where nothing was said about the server.
+        variable = "" if own is None else own.key_variable or ""
+        return find_key(api_key, variable, provider=self.kind.name, required=self._base_url is None)
 
     def _make_builder(self) -> BodyBuilder:
-        return BodyBuilder(
-            model=self.model,
-            dialect=_DIALECTS[self.dialect](self._echo),
-            history="messages",
-            tools="chat",
-            settings=self.settings,
-            defaults=_WITH_USAGE if self.include_usage else {},
-        )
+        quirks = self.quirks if self.include_usage else attrs.evolve(self.quirks, stream_usage=False)
+        return chat_builder(quirks, self.model, self._attachments, self.settings)
 
     def _make_translator(self) -> ChatTranslator:
         think = None
         if self.think:
             from micdrop_agent.text import ThinkFilter
 
-            think = ThinkFilter()
-        return ChatTranslator(self.provider_name, self._key, think=think, echo=self._echo)
+            think = ThinkFilter(inside=self.quirks.starts_thinking)
+        return ChatTranslator(self.kind.name, self._key, think=think, quirks=self.quirks, attachments=self._attachments)
+
+
+def chat_builder(
+    quirks: ChatQuirks,
+    model: str,
+    attachments: Attachments | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> BodyBuilder:
+    """What makes the bodies of requests to a server with these ``quirks``."""
+    names = quirks.setting_names
+    return BodyBuilder(
+        model=model,
+        dialect=ChatDialect(quirks, attachments),
+        history="messages",
+        tools=_FORMS[quirks.schemas],
+        settings={names.get(name, name): value for name, value in (settings or {}).items()},
+        defaults=_WITH_USAGE if quirks.stream_usage else {},
+        mixed_strict=quirks.mixed_strict,
+        no_choice={"tool_choice": "none"} if quirks.tool_choice_none else {},
+    )

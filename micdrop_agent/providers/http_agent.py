@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from micdrop_agent.model.agent import AgentOptions, ModelAgent
 from micdrop_agent.options import check_text
+from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.http_provider import HttpProvider
 from micdrop_agent.providers.keys import find_key, has_credentials
 from micdrop_agent.providers.requests.body import check_settings
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 
     from micdrop_agent.model.protocol import Provider
     from micdrop_agent.options import Retry, Timeouts
-    from micdrop_agent.providers.requests.body import BodyBuilder
+    from micdrop_agent.providers.http_provider import Builder
+    from micdrop_agent.providers.kinds import ProviderKind
     from micdrop_agent.providers.responses.translator import Translator
     from micdrop_agent.transport import ConnectFn
 
-__all__ = ["HttpAgent", "HttpOptions"]
+__all__ = ["HttpAgent", "HttpOptions", "ModelOptions"]
 
 
-class HttpOptions(AgentOptions, total=False):
-    """The keyword options of every agent that talks to a model server, besides its own."""
+class ModelOptions(AgentOptions, total=False):
+    """The keyword options of ``ModelAgent``, for subclasses that pass them on."""
 
     retry: Retry | None
     timeouts: Timeouts | None
@@ -38,18 +40,30 @@ class HttpOptions(AgentOptions, total=False):
     count_tokens: Callable[[str], int] | None
 
 
+class HttpOptions(ModelOptions, total=False):
+    """The keyword options of every agent that talks to a model server, for subclasses that pass them on."""
+
+    model: str | None
+    api_key: str | None
+    client: Any
+    base_url: str | None
+    settings: Mapping[str, Any] | None
+    connect: ConnectFn | None
+
+
 class HttpAgent(ModelAgent):
     """An agent whose model answers over HTTP.
 
     Args:
-        model: Name of the model.
-        api_key: The key; from the environment if left out. Never logged or shown.
+        model: Name of the model; the provider's usual one by default.
+        api_key: The key; from the environment by default. Never logged or shown.
         client: A client of your own in place of ours: an ``openai.AsyncOpenAI`` or
             ``AsyncAzureOpenAI`` (which also brings key and URL), an ``httpx2.AsyncClient`` or an
             ``httpx.AsyncClient``. It may be shared by many agents, and is never closed by them.
         base_url: URL of the server, up to and including its version (``…/v1``).
         settings: Members merged last into the body of each request, as the provider's API names
-            them; ``tool_choice`` and ``parallel_tool_calls`` only when tools are sent.
+            them. A ``tool_choice`` that forces a call holds for the first request of an answer;
+            ``tools`` of the server's own stand beside the agent's tools.
         connect: Opens connections in place of TCP; for tests.
         options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
             options of ``Agent``.
@@ -60,58 +74,55 @@ class HttpAgent(ModelAgent):
         ValueError: An option is out of range, or ``settings`` holds what the agent makes itself.
     """
 
-    __slots__ = ("_base_url", "_client", "_connect", "_key", "model", "settings")
+    __slots__ = ("_attachments", "_base_url", "_client", "_connect", "_key", "model", "settings")
 
-    provider_name: ClassVar[str]
-    """Name in errors and logs."""
-
-    path: ClassVar[str]
-    """Where requests go, below the base URL."""
-
-    key_variable: ClassVar[str]
-    """Environment variable of the key."""
-
-    default_url: ClassVar[str]
-    """Base URL of the provider itself."""
+    kind: ClassVar[ProviderKind]
+    """The provider's row in the table of kinds: its name, key variable, URL and path."""
 
     def __init__(
         self,
         *,
-        model: str,
+        model: str | None = None,
         api_key: str | None = None,
         client: Any = None,
         base_url: str | None = None,
         settings: Mapping[str, Any] | None = None,
         connect: ConnectFn | None = None,
-        **options: Unpack[HttpOptions],
+        **options: Unpack[ModelOptions],
     ) -> None:
-        check_text("model", model, empty=False)
+        if model is not None:
+            check_text("model", model, empty=False)
         if base_url is not None:
             check_text("base_url", base_url, empty=False)
-            BaseUrl.parse(base_url)  # refuses what is none, before the first call does
-        self.model = model
+            BaseUrl.parse(base_url)  # refuses what is not a URL, before the first call does
+        self.model: str = self.kind.model if model is None else model
         check_client(client)
         self.settings: dict[str, Any] = check_settings(settings)
         self._client = client
         self._base_url = base_url
         self._connect = connect
+        self._attachments = Attachments()
         self._key = self._find_key(api_key)
         super().__init__(**options)
 
     @property
     def base_url(self) -> str:
-        """URL of the server that is asked; without meaning beside an SDK's ``client``."""
-        return self.default_url if self._base_url is None else self._base_url
+        """URL of the server that is asked; not used with an SDK's ``client``."""
+        return (self.kind.base_url or "") if self._base_url is None else self._base_url
 
     def _find_key(self, api_key: str | None) -> str | None:
         if api_key is None and has_credentials(self._client):
             return None
-        return find_key(api_key, self.key_variable, provider=self.provider_name)
+        return find_key(api_key, self.kind.key_variable or "", provider=self.kind.name)
+
+    def _headers(self) -> Mapping[str, str]:
+        """Headers of every request."""
+        return {} if self._key is None else {"authorization": f"Bearer {self._key}"}
 
     def _make_provider(self) -> Provider:
         return HttpProvider(
-            name=self.provider_name,
-            path=self.path,
+            name=self.kind.name,
+            path=self._path(),
             transport=open_transport(
                 self.base_url,
                 client=self._client,
@@ -120,12 +131,16 @@ class HttpAgent(ModelAgent):
             ),
             builder=self._make_builder(),
             translator=self._make_translator,
-            headers=Headers() if self._key is None else Headers(authorization=f"Bearer {self._key}"),
+            headers=Headers(**self._headers()),
             secret=self._key,
         )
 
+    def _path(self) -> str:
+        """Where requests go, below the base URL."""
+        return self.kind.path
+
     @abstractmethod
-    def _make_builder(self) -> BodyBuilder:
+    def _make_builder(self) -> Builder:
         """What makes the bodies of this agent's requests."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import attrs
@@ -15,16 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from micdrop_agent.model.protocol import ProviderStream, Request
-    from micdrop_agent.providers.requests.body import BodyBuilder
     from micdrop_agent.providers.responses.translator import Translator
     from micdrop_agent.transport import Response, Transport
 
-__all__ = ["HttpProvider"]
+__all__ = ["Builder", "HttpProvider"]
 
 _ERROR_BODY_S: Final = 1.0
 """Longest wait for the body of an error: the status alone says most, and the caller waits."""
 
 _GOOD: Final = range(200, 300)
+
+
+class Builder(Protocol):
+    """Makes the bodies of one agent's requests."""
+
+    def build(self, request: Request) -> bytes:
+        """The body for ``request``."""
+        ...
 
 
 @attrs.define(eq=False)
@@ -44,7 +51,7 @@ class HttpProvider:
     name: str
     path: str
     transport: Transport = attrs.field(repr=False)
-    builder: BodyBuilder = attrs.field(repr=False)
+    builder: Builder = attrs.field(repr=False)
     translator: Callable[[], Translator] = attrs.field(repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     secret: str | None = attrs.field(default=None, repr=False)

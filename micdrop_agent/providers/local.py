@@ -13,6 +13,7 @@ import anyio
 
 from micdrop_agent.options import Timeouts, check_count
 from micdrop_agent.providers.chat import ChatAgent
+from micdrop_agent.providers.kinds import KINDS
 from micdrop_agent.providers.llama import EmbeddedServer, ServerOptions, check_installed, default_model, model_file
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers.http_agent import HttpOptions
+    from micdrop_agent.providers.http_agent import ModelOptions
+    from micdrop_agent.providers.kinds import ProviderKind
 
 __all__ = ["LocalAgent"]
 
@@ -61,7 +63,7 @@ class LocalAgent(ChatAgent):
         ValueError: An option is out of range; the message names it.
     """
 
-    provider_name: ClassVar[str] = "local"
+    kind: ClassVar[ProviderKind] = KINDS["local"]
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class LocalAgent(ChatAgent):
         n_ctx: int = 4096,
         threads: int | None = None,
         settings: Mapping[str, Any] | None = None,
-        **options: Unpack[HttpOptions],
+        **options: Unpack[ModelOptions],
     ) -> None:
         check_count("n_ctx", n_ctx, least=64)
         if threads is not None:

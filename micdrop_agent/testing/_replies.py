@@ -201,7 +201,7 @@ class _Player:
 
     async def _if_tools_offered(self, part: Part) -> bool:
         body: dict[str, Any] = self.exchange.request.body or {}
-        offered = bool(body.get("tools"))
+        offered = bool(body.get("tools")) and body.get("tool_choice") != "none"
         return await self.play(part["if_tools_offered"] if offered else part.get("else", ()))
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent.providers.kinds import KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from micdrop_agent.tracing.timeline import Bar, Timeline
 
-__all__ = ["PROVIDERS", "TOKENS", "error_type", "first_chunk_of", "request_attributes", "token_attributes"]
-
-PROVIDERS: Final = {"mistral": "mistral_ai"}
-"""Our names of providers where the conventions have another one."""
+__all__ = ["TOKENS", "error_type", "first_chunk_of", "request_attributes", "token_attributes"]
 
 TOKENS: Final = {
     "input_tokens": "gen_ai.usage.input_tokens",
@@ -26,7 +25,8 @@ TOKENS: Final = {
 def request_attributes(bar: Bar) -> dict[str, Any]:
     """Provider and model of a request."""
     provider = str(bar.facts.get("provider"))
-    attributes = {"gen_ai.provider.name": PROVIDERS.get(provider, provider)}
+    known = KINDS.get(provider)
+    attributes = {"gen_ai.provider.name": provider if known is None else known.telemetry}
     if bar.facts.get("model") is not None:
         attributes["gen_ai.request.model"] = str(bar.facts["model"])
     return attributes

@@ -83,8 +83,10 @@ def _each_result_behind_its_call(items: list[tuple[Any, ...]]) -> list[tuple[Any
 
 
 def tools(body: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Name, description and schema of each tool."""
-    found = []
+    """Name, description and schema of each tool that is offered, not of one declared for earlier calls only."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    if body.get("tool_choice") == "none":
+        return found
     for tool in body.get("tools") or ():
         function = tool.get("function", tool)
         found.append((function["name"], function.get("description", ""), function.get("parameters", {})))

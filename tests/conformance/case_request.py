@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from case_agents import UnknownWordError, check_known, model_agent
 from case_tools import Toolbox
 from micdrop_agent import wire
+from micdrop_agent.providers.quirks import ChatQuirks
 from micdrop_agent.testing import ScriptedProvider, run_virtual, say
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from micdrop_agent.testing import Backend
 
 DIALECTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "openai_chat": ("chat", {}),
+    "openai_chat": ("chat", {"quirks": ChatQuirks(mixed_strict=True)}),  # as OpenAI itself takes them
     "openai_responses": ("responses", {}),
     "mistral": ("mistral", {}),
     "template": ("chat", {"dialect": "template"}),

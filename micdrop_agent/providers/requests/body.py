@@ -4,6 +4,12 @@
 
 ``settings`` come last and win over what the agent sets, except for what it could not work without.
 Source: Micdrop ``OpenaiAgent`` and ``MistralAgent``, option ``settings``.
+
+Invariants, pinned in tests/test_provider_tool_choice.py:
+
+1. Where the conversation holds calls, tools are declared: servers refuse calls without declarations.
+2. A forced ``tool_choice`` is sent in the first request of an answer only: a tool never runs twice for it.
+3. ``settings["tools"]`` stand beside the agent's own tools, and replace none but those of the same name.
 """
 
 from __future__ import annotations
@@ -14,19 +20,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from micdrop_agent.options import check_text
-from micdrop_agent.providers.json_text import encode
+from micdrop_agent.providers.json_text import encode, is_dict, is_list
 from micdrop_agent.providers.requests.history import HistoryEncoder
+from micdrop_agent.providers.requests.tool_forms import declare, is_forced, name_of_declared, relaxed, stub
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from micdrop_agent.model.protocol import Request
     from micdrop_agent.providers.requests.history import Dialect
+    from micdrop_agent.providers.requests.tool_forms import ToolForm
     from micdrop_agent.tools import Tool
 
-__all__ = ["BodyBuilder", "ToolForm", "check_settings"]
-
-ToolForm = Literal["responses", "chat", "mistral"]
+__all__ = ["BodyBuilder", "check_settings"]
 
 _OWNED: Final = ("stream", "input", "messages")
 """Members that the agent makes itself: with others in their place no answer could be read."""
@@ -55,6 +61,9 @@ def check_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
             encode(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"settings[{name!r}] is nothing that JSON can hold: {error}") from None
+    tools = copy.get("tools", [])
+    if not is_list(tools) or not all(is_dict(tool) for tool in tools):
+        raise TypeError(f"settings['tools'] must be a list of declarations, not {tools!r}")
     return copy
 
 
@@ -69,6 +78,8 @@ class BodyBuilder:
         tools: How the provider wants tools declared.
         settings: Members merged last.
         defaults: Members that the agent sets unless ``settings`` do.
+        mixed_strict: Whether strict tools may stand beside others.
+        no_choice: Members that say that no tool is to be called; empty if the provider cannot be told.
     """
 
     model: str
@@ -77,9 +88,15 @@ class BodyBuilder:
     tools: ToolForm
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     defaults: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    mixed_strict: bool = True
+    no_choice: Mapping[str, Any] = attrs.field(default={"tool_choice": "none"})
     _encoder: HistoryEncoder = attrs.field(init=False)
     _head: bytes = attrs.field(init=False)
+    _others: list[dict[str, Any]] = attrs.field(init=False)
+    """Declarations of the user's own."""
     _tail: bytes = attrs.field(init=False)
+    _tail_relaxed: bytes = attrs.field(init=False)
+    _tail_no_choice: bytes = attrs.field(init=False)
     _tail_without_tools: bytes = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,38 +104,37 @@ class BodyBuilder:
         settings = dict(self.settings)
         model = encode({"model": settings.pop("model", self.model)})[1:-1]
         self._head = b'{%b,"%b":[' % (model, self.history.encode())
+        self._others = settings.pop("tools", [])
         last = {"stream": True, **self.defaults, **settings}
+        bare = {name: value for name, value in last.items() if name not in _NEED_TOOLS}
+        choice = last.get("tool_choice")
         self._tail = encode(last)[1:]
-        self._tail_without_tools = self._tail
-        if "tools" not in settings and any(name in last for name in _NEED_TOOLS):
-            bare = {name: value for name, value in last.items() if name not in _NEED_TOOLS}
-            self._tail_without_tools = encode(bare)[1:]
+        self._tail_relaxed = encode({**last, "tool_choice": relaxed(choice)})[1:] if is_forced(choice) else self._tail
+        self._tail_no_choice = encode({**bare, **self.no_choice})[1:]
+        self._tail_without_tools = self._tail if self._others else encode(bare)[1:]
 
     def build(self, request: Request) -> bytes:
         """The body for ``request``, in UTF-8."""
-        history, spoken = self._encoder.encode(request.items, request.continue_from)
+        history = self._encoder.encode(request.items, request.continue_from)
         # The first message of a call is a greeting: nothing was asked yet that a tool could answer.
-        tools = request.tools if spoken and "tools" not in self.settings else ()
+        offered = request.tools if history.spoken else ()
+        others = [encode(other) for other in self._others] if self._others else []
+        tail = self._tail_without_tools
+        if offered:
+            tools = self._declared(offered)
+            tail = self._tail if request.first else self._tail_relaxed
+        elif history.called and (request.declared or not others):
+            tools = self._declared(request.declared) or [stub(name, self.tools) for name in sorted(history.called)]
+            tail = self._tail_no_choice
+        else:
+            tools = []
+        tools += others
         if not tools:
-            return b"".join((self._head, *history, b"],", self._tail_without_tools))
-        return b"".join((self._head, *history, b'],"tools":[', self._encoded(tools), b"],", self._tail))
+            return b"".join((self._head, *history.pieces, b"],", tail))
+        return b"".join((self._head, *history.pieces, b'],"tools":[', b",".join(tools), b"],", tail))
 
-    def _encoded(self, tools: Sequence[Tool]) -> bytes:
-        form = self.tools
-        parts: list[bytes] = []
-        for tool in tools:
-            part: bytes | None = tool.encoded.get(form)
-            if part is None:
-                part = tool.encoded[form] = encode(_declaration(tool, form))
-            parts.append(part)
-        return b",".join(parts)
-
-
-def _declaration(tool: Tool, form: ToolForm) -> dict[str, Any]:
-    if form == "responses":
-        return {"type": "function", **tool.declaration}
-    if form == "chat":
-        return {"type": "function", "function": dict(tool.declaration)}
-    # Mistral gets the schema as its author meant it, optional properties and all.
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.loose_parameters}
-    return {"type": "function", "function": function}
+    def _declared(self, tools: Sequence[Tool]) -> list[bytes]:
+        if self._others:
+            taken = {name_of_declared(other) for other in self._others}
+            tools = [tool for tool in tools if tool.name not in taken]
+        return declare(tools, self.tools, self._others, mixed=self.mixed_strict)

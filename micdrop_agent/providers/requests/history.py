@@ -14,6 +14,9 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
+from micdrop_agent.messages import Message
 from micdrop_agent.providers.json_text import encode_text
 from micdrop_agent.providers.requests.pairing import CallGroup, repair
 from micdrop_agent.providers.requests.wire_ids import WireIds, up_to_64
@@ -21,15 +24,38 @@ from micdrop_agent.providers.requests.wire_ids import WireIds, up_to_64
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from micdrop_agent.messages import Item, Message
+    from micdrop_agent.messages import Item
+    from micdrop_agent.providers.attachments import Attachments
     from micdrop_agent.providers.requests.pairing import Entry, PairedCall
 
-__all__ = ["CONTINUE_NOTE", "Dialect", "HistoryEncoder", "State", "message", "wire_name"]
+__all__ = [
+    "ACKNOWLEDGED",
+    "CONTINUE_NOTE",
+    "GO_ON",
+    "OPENING",
+    "Dialect",
+    "EncodedHistory",
+    "HistoryEncoder",
+    "State",
+    "encode_call",
+    "message",
+    "together",
+    "wire_name",
+]
 
 CONTINUE_NOTE: Final = (
     "Your last message was cut off where it ends. Go on from exactly there: say only what comes next, "
     "repeat nothing of it, and do not mention the interruption."
 )
+
+OPENING: Final = "(The call has just begun. Speak first.)"
+"""Stands for the caller, who has said nothing yet: most servers want a message from the user."""
+
+GO_ON: Final = "(Please go on.)"
+"""Stands for the caller where the request would end with the assistant's words."""
+
+ACKNOWLEDGED: Final = "Okay."
+"""Stands for the answer that a caller's interruption prevented, between a result and the caller."""
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME: Final = 64
@@ -53,11 +79,13 @@ class State:
         last: Role of the last of them, ``""`` before the first.
         spoken: Whether anything but system notes came.
         waiting: Messages of one role that are not encoded yet: the next entry may join them.
-        notes: System notes that belong into the first message (chat templates).
+        notes: System notes that belong to the front, or into a member of their own.
         ids: Ids of the calls so far.
+        called: Names of the tools that were called.
+        current: Whether what comes belongs to the current turn, which nobody has answered yet.
     """
 
-    __slots__ = ("ids", "last", "notes", "parts", "spoken", "waiting")
+    __slots__ = ("called", "current", "ids", "last", "notes", "parts", "spoken", "waiting")
 
     def __init__(self, ids: WireIds) -> None:
         self.parts: list[bytes] = []
@@ -66,6 +94,8 @@ class State:
         self.waiting: list[Message] = []
         self.notes: list[str] = []
         self.ids = ids
+        self.called: set[str] = set()
+        self.current = False
 
     def fork(self) -> State:
         """A copy for the part that may still change; it has no parts yet."""
@@ -74,6 +104,7 @@ class State:
         copy.spoken = self.spoken
         copy.waiting = list(self.waiting)
         copy.notes = list(self.notes)
+        copy.called = set(self.called)
         return copy
 
     def put(self, role: str, encoded: bytes) -> None:
@@ -91,6 +122,7 @@ class Dialect(ABC):
         """Encode ``entry``, or let it wait for the next one."""
         if isinstance(entry, CallGroup):
             state.spoken = True
+            state.called.update(wire_name(each.call.tool_name) for each in entry.calls)
             self.calls(state, entry)
             return
         state.spoken = state.spoken or entry.role != "system"
@@ -134,6 +166,23 @@ class Dialect(ABC):
             state.put("system", self.message("system", CONTINUE_NOTE))
 
 
+@attrs.frozen(eq=False)
+class EncodedHistory:
+    """A conversation as the JSON of a request.
+
+    Args:
+        pieces: The messages, to be joined; without brackets around them.
+        spoken: Whether there is more than system notes.
+        called: Names of the tools that were called.
+        notes: System notes, where the API has a member of its own for them.
+    """
+
+    pieces: list[bytes | bytearray]
+    spoken: bool
+    called: set[str]
+    notes: list[str]
+
+
 class HistoryEncoder:
     """The conversation of one agent, turn by turn.
 
@@ -151,8 +200,8 @@ class HistoryEncoder:
         self._bytes = bytearray()
         """The closed part. It grows in place, and is copied once per request, into the body."""
 
-    def encode(self, items: Sequence[Item], continue_from: str | None = None) -> tuple[list[bytes | bytearray], bool]:
-        """The messages in pieces to be joined, without brackets, and whether there is more than system notes."""
+    def encode(self, items: Sequence[Item], continue_from: str | None = None) -> EncodedHistory:
+        """Encode ``items``; what cannot change any more is encoded once and kept."""
         if len(items) < len(self._items) or not all(map(operator.is_, self._items, items)):
             self._forget()
         done = len(self._items)
@@ -160,12 +209,16 @@ class HistoryEncoder:
         if rest.closed:
             self._keep(items[done : done + rest.closed], rest.entries[: rest.closed_entries])
         state = self._kept.fork()
-        for entry in self._dialect.grouped(rest.entries[rest.closed_entries :]):
+        entries = self._dialect.grouped(rest.entries[rest.closed_entries :])
+        turn = _last_said(entries)
+        for number, entry in enumerate(entries):
+            state.current = number > turn
             self._dialect.add(state, entry)
         self._dialect.finish(state, continue_from)
         start = self._dialect.start(state)
         pieces = [piece for piece in (start, self._bytes, b",".join(state.parts)) if piece]
-        return [part for piece in pieces for part in (b",", piece)][1:], state.spoken
+        joined = [part for piece in pieces for part in (b",", piece)][1:]
+        return EncodedHistory(joined, state.spoken, state.called, state.notes)
 
     def _keep(self, items: Sequence[Item], entries: list[Entry]) -> None:
         for entry in self._dialect.grouped(entries):
@@ -176,6 +229,31 @@ class HistoryEncoder:
                 self._bytes += b","
             self._bytes += b",".join(self._kept.parts)
             self._kept.parts.clear()
+
+
+def _last_said(entries: Sequence[Entry]) -> int:
+    """Where the caller spoke last; -1 if nowhere."""
+    for number in range(len(entries) - 1, -1, -1):
+        entry = entries[number]
+        if isinstance(entry, Message) and entry.role == "user":
+            return number
+    return -1
+
+
+def together(entries: list[Entry], attachments: Attachments) -> list[Entry]:
+    """``entries`` with the calls of one response in one group, where their server attached something to them."""
+    out: list[Entry] = []
+    for entry in entries:
+        last = out[-1] if out else None
+        if (
+            isinstance(last, CallGroup)
+            and isinstance(entry, CallGroup)
+            and attachments.together(last.calls[-1].call, entry.calls[0].call)
+        ):
+            out[-1] = CallGroup((*last.calls, *entry.calls), (*last.texts, *entry.texts))
+        else:
+            out.append(entry)
+    return out
 
 
 def encode_call(item: PairedCall, template: bytes, call_id: str) -> bytes:

@@ -13,12 +13,30 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-__all__ = ["WireIds", "nine_alphanumerics", "up_to_40", "up_to_64"]
+__all__ = ["WireIds", "as_made", "letters_and_digits", "nine_alphanumerics", "up_to_40", "up_to_64"]
 
+_OPENAIS: Final = ("call_", "fc_")
+_PLAIN: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _MAX_ID: Final = 64
 _MAX_CHAT_ID: Final = 40
+
+
+def as_made(call_id: str) -> str:
+    """The id as its server made it: Moonshot's models, for one, read the name of the tool in it.
+
+    Only a long one of OpenAI's is shortened: it comes from another server, and copies of OpenAI's API may
+    have its limit.
+    """
+    return up_to_40(call_id) if call_id.startswith(_OPENAIS) else call_id or "call"
+
+
+def letters_and_digits(call_id: str) -> str:
+    """The form that Anthropic asks for: letters, digits, ``_`` and ``-``."""
+    if _PLAIN.fullmatch(call_id):
+        return call_id
+    return "call_" + _digest(call_id)[:16].hex() if call_id else "call"
 
 
 def nine_alphanumerics(call_id: str) -> str:

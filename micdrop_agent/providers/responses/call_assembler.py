@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.model.protocol import CallReady
-from micdrop_agent.providers.attachments import OF_CALL
 from micdrop_agent.providers.json_text import (
     arguments_object,
     as_dict,
@@ -109,11 +108,13 @@ class CallAssembler:
 
     Args:
         new_id: Makes an id for a call that has none.
+        members: Further members of a call that its server wants back.
     """
 
-    __slots__ = ("_by_index", "_calls", "_chars", "_last", "_new_id", "_ready")
+    __slots__ = ("_by_index", "_calls", "_chars", "_last", "_members", "_new_id", "_ready")
 
-    def __init__(self, new_id: Callable[[], str] = new_call_id) -> None:
+    def __init__(self, new_id: Callable[[], str] = new_call_id, members: Iterable[str] = ()) -> None:
+        self._members = members
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._last: _Call | None = None
@@ -176,7 +177,7 @@ class CallAssembler:
             if given_id and not call.given_id:
                 self._name_late(call, given_id)
         self._last = call
-        call.extra |= {member: fragment[member] for member in OF_CALL if fragment.get(member)}
+        call.extra |= {member: fragment[member] for member in self._members if fragment.get(member)}
         self._append(call, function.get("arguments"), head=bool(given_id or name))
 
     def _find(self, index: int | None, given_id: str, name: str, arguments: object, first_new: int) -> _Call | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.model.protocol import PROGRESS, Finish, Refusal, Usage
-from micdrop_agent.providers.attachments import OF_MESSAGE
 from micdrop_agent.providers.json_text import as_dict, as_list, is_dict, is_list
+from micdrop_agent.providers.quirks import ChatQuirks
 from micdrop_agent.providers.responses.call_assembler import CallAssembler, new_call_id
 from micdrop_agent.providers.responses.fastpath import TextTemplate
 from micdrop_agent.providers.responses.translator import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from micdrop_agent.model.protocol import CallReady, FinishReason
-    from micdrop_agent.providers.attachments import Echo
+    from micdrop_agent.providers.attachments import Attachments
     from micdrop_agent.text import ThinkFilter
 
 __all__ = ["ChatTranslator"]
@@ -35,6 +35,8 @@ __all__ = ["ChatTranslator"]
 _WORDS_OF_FAILURE: Final = ("message", "detail", "error_message", "error_msg")
 
 _NOTHING_TOLD: Final = Usage()
+
+_NO_QUIRKS: Final = ChatQuirks()
 
 _NO_REASON: Final = frozenset({"", "null", "none"})
 
@@ -46,16 +48,18 @@ class ChatTranslator(Translator):
         provider: Name of the provider, for errors.
         secret: The key in use, kept out of errors.
         think: Takes the thinking out of the text, for models that write it there.
-        echo: Remembers what the server wants back with its calls.
+        quirks: What this server sends that others do not.
+        attachments: Remembers what the server wants back with its calls.
         new_id: Makes an id for a tool call that has none.
     """
 
     __slots__ = (
+        "_attachments",
         "_calling",
         "_calls",
         "_doubtful",
-        "_echo",
         "_odd_chunk",
+        "_quirks",
         "_raw_reason",
         "_reason",
         "_response",
@@ -73,16 +77,18 @@ class ChatTranslator(Translator):
         secret: str | None = None,
         *,
         think: ThinkFilter | None = None,
-        echo: Echo | None = None,
+        quirks: ChatQuirks = _NO_QUIRKS,
+        attachments: Attachments | None = None,
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
         super().__init__(provider, secret)
         self._think = think
-        self._echo = echo
-        self._response = 0 if echo is None else echo.next_response()
+        self._quirks = quirks
+        self._attachments = attachments
+        self._response = 0 if attachments is None else attachments.next_response()
         self._thoughts: dict[str, list[Any]] | None = None
         """What the model thought, as its server names and cuts it; never spoken."""
-        self._calls = CallAssembler(new_id)
+        self._calls = CallAssembler(new_id, quirks.call_members)
         self._template: TextTemplate | None = None
         self._reason: FinishReason | None = None
         self._raw_reason: str | None = None
@@ -184,7 +190,7 @@ class ChatTranslator(Translator):
         if isinstance(refusal, str) and (refusal := self.letters(refusal)):
             self.events.append(Refusal(refusal))
             self._spoke = self.said = True
-        if self._echo is not None:
+        if self._attachments is not None:
             self._think_silently(delta)
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")
@@ -196,7 +202,7 @@ class ChatTranslator(Translator):
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
     def _think_silently(self, delta: dict[str, Any]) -> None:
-        for member in OF_MESSAGE:
+        for member in self._quirks.thoughts:
             if thought := delta.get(member):
                 if self._thoughts is None:
                     self._thoughts = {}
@@ -218,17 +224,17 @@ class ChatTranslator(Translator):
 
     def _take(self, calls: list[CallReady]) -> None:
         self.events += calls
-        if self._echo is not None and calls:
+        if self._attachments is not None and calls:
             thoughts = {member: _joined(pieces) for member, pieces in (self._thoughts or {}).items()}
             for call in calls:
-                self._echo.keep(call, self._response, thoughts)
+                self._attachments.keep(call, self._response, thoughts)
 
     def _stop(self, raw: str) -> None:
         failed = FAILED_REASONS.get(raw.lower())
-        if failed is not None:
+        if failed is not None and raw not in self._quirks.finish_reasons:
             self.fail(failed, f"gave up in the middle of its response (finish reason {raw})", retryable=True)
             return
-        self._reason, self._raw_reason = finish_reason(raw), raw
+        self._reason, self._raw_reason = self._quirks.finish_reasons.get(raw) or finish_reason(raw), raw
         if self._reason == "content_filter":
             self.fail("content_filter", f"stopped the answer with a content filter ({raw})")
             return
