@@ -11,6 +11,7 @@ tests/test_call_playback.py.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from micdrop_agent.call._frames import BYTES_PER_SECOND
@@ -156,11 +157,17 @@ class Marks:
 
 
 def word_start(text: str, cut: int) -> int:
-    """``cut``, moved back to the end of the last complete word before it, where words are parted by blanks."""
-    if cut >= len(text) or text[cut].isspace():
-        return min(cut, len(text))
-    begin = cut
-    while begin and not text[begin - 1].isspace():
-        begin -= 1
-    # A script without blanks (Chinese, Japanese, Thai) is cut where it is.
-    return begin if begin or any(map(str.isspace, text)) else cut
+    """``cut``, moved back to the end of the last complete word before it.
+
+    Chinese, Japanese, Thai and their like write words without blanks, so they are cut where it is.
+    """
+    cut = min(cut, len(text))
+    if cut == len(text):
+        return cut
+    while cut and not (text[cut].isspace() or text[cut - 1].isspace() or _NO_BLANKS.match(text[cut - 1])):
+        cut -= 1
+    return cut
+
+
+_NO_BLANKS: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+"""Letters of scripts without blanks between words."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         VoiceFault,
         memory_link,
     )
+    from micdrop_agent.testing._call_probe import CallInvariantError, CallProbe, check_call
+    from micdrop_agent.testing._call_sweep import CALL_INJECTIONS, CallRun, CallScenario, run_call, sweep_call
     from micdrop_agent.testing._cassette import Cassette, CassetteMode, Match
     from micdrop_agent.testing._invariants import InvariantError, check_invariants
     from micdrop_agent.testing._leaks import assert_no_leaks
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AUDIO_END",
     "BACKENDS",
+    "CALL_INJECTIONS",
     "HANG",
     "INJECTIONS",
     "NATIVE",
@@ -56,6 +59,10 @@ __all__ = [
     "AnswerTrace",
     "Backend",
     "Call",
+    "CallInvariantError",
+    "CallProbe",
+    "CallRun",
+    "CallScenario",
     "Cassette",
     "CassetteError",
     "CassetteMode",
@@ -84,6 +91,7 @@ __all__ = [
     "backend_options",
     "call_tool",
     "cancel_everywhere",
+    "check_call",
     "check_invariants",
     "count_steps",
     "fault",
@@ -91,9 +99,11 @@ __all__ = [
     "memory_link",
     "parts",
     "read",
+    "run_call",
     "run_scenario",
     "run_virtual",
     "say",
+    "sweep_call",
     "talk_to",
     "wire_attempt",
     "wire_script",
@@ -111,6 +121,8 @@ _HOME: Final = {
         "memory_link",
     ),
     "_cassette": ("Cassette", "CassetteMode", "Match"),
+    "_call_probe": ("CallInvariantError", "CallProbe", "check_call"),
+    "_call_sweep": ("CALL_INJECTIONS", "CallRun", "CallScenario", "run_call", "sweep_call"),
     "_invariants": ("InvariantError", "check_invariants"),
     "_leaks": ("assert_no_leaks",),
     "_loop": ("DeadlockError",),

@@ -8,6 +8,7 @@ client.speak(0.5)
 from __future__ import annotations
 
 import math
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -82,6 +83,9 @@ class MemoryClient:
         self.closed: tuple[int, str] | None = None
         self.stalled = False
         self.on_frame: Callable[[str | bytes], object] | None = None
+        """Called with each frame that the server sends."""
+        self.on_taken: Callable[[str | bytes], object] | None = None
+        """Called with each frame that the server takes."""
         self._sent: deque[str | bytes] = deque()
         self._event = anyio.Event()
 
@@ -156,6 +160,8 @@ class MemoryClient:
                 raise anyio.EndOfStream
             await self._event.wait()
         frame = self._sent.popleft()
+        if self.on_taken is not None:
+            self.on_taken(frame)
         if len(self._sent) == INBOX - 1:
             self._changed()
         return frame
@@ -265,6 +271,7 @@ class ScriptedTTS:
         characters_per_second: How fast it speaks.
         delay: Seconds before the audio of each piece.
         stamps: Tell with each frame which word it says.
+        label: The samples of synthesis ``n`` are all ``label + n``, which tells their audio apart.
 
     Attributes:
         said: The pieces of text of each synthesis.
@@ -277,12 +284,14 @@ class ScriptedTTS:
         characters_per_second: float = 16.0,
         delay: float = 0.0,
         stamps: bool = False,
+        label: int = 1,
     ) -> None:
         self._faults = faults
         self._bytes = audio_bytes
         self._rate = characters_per_second
         self._delay = delay
         self._stamps = stamps
+        self.label = label
         self.said: list[list[str]] = []
 
     async def synthesize(self, text: ObjectReceiveStream[str], voice: Voice) -> None:
@@ -296,7 +305,7 @@ class ScriptedTTS:
             said.append(piece)
             if self._delay:
                 await anyio.sleep(self._delay)
-            for pcm, words in self._frames(piece):
+            for pcm, words in self._frames(piece, struct.pack("<h", self.label + number)):
                 if left <= 0:
                     await self._fail(fault)
                 left -= 1
@@ -304,19 +313,24 @@ class ScriptedTTS:
         if left <= 0:
             await self._fail(fault)
 
+    def heal(self) -> None:
+        """Nothing goes wrong from now on."""
+        self._faults = ()
+
     async def _fail(self, fault: VoiceFault | None) -> None:
         if fault is None or fault.error is None:
             await anyio.sleep_forever()
         else:
             raise fault.error.with_traceback(None)
 
-    def _frames(self, piece: str) -> list[tuple[bytes, str | None]]:
+    def _frames(self, piece: str, sample: bytes) -> list[tuple[bytes, str | None]]:
         if self._bytes is not None:
-            return [(bytes(self._bytes), piece if self._stamps else None)]
+            return [(sample * (self._bytes // 2), piece if self._stamps else None)]
         if self._stamps:
-            return [(bytes(self._size(word + " ")), word) for word in piece.split()]
-        whole = self._size(piece)
-        return [(bytes(min(len(FRAME), whole - at)), None) for at in range(0, whole, len(FRAME))]
+            return [(sample * self._samples(word + " "), word) for word in piece.split()]
+        whole = self._samples(piece)
+        frame = len(FRAME) // 2
+        return [(sample * min(frame, whole - at), None) for at in range(0, whole, frame)]
 
-    def _size(self, text: str) -> int:
-        return 2 * round(len(text) / self._rate * 16_000)
+    def _samples(self, text: str) -> int:
+        return round(len(text) / self._rate * 16_000)
