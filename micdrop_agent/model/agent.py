@@ -26,7 +26,7 @@ from micdrop_agent.messages import is_blank
 from micdrop_agent.model.budget import TokenBudget, check_counter
 from micdrop_agent.model.clock import TotalClock
 from micdrop_agent.model.step import Step
-from micdrop_agent.options import Retry, Timeouts, check_count
+from micdrop_agent.options import Retry, Timeouts, check_count, check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,6 +86,8 @@ class ModelAgent(Agent):
             Declarations of tools and the answer itself come on top. ``None``: all is sent.
         count_tokens: Tokens of a text, for ``max_context_tokens``; a cheap estimate (a token for
             each 4 letters) if left out.
+        run_written_calls: Run a tool call that the model wrote as text, if it is complete, names a tool
+            on offer, and no call came beside it. It is never spoken, whether it is run or not.
         options: The options of ``Agent``.
 
     Raises:
@@ -101,6 +103,7 @@ class ModelAgent(Agent):
         "max_steps",
         "retry",
         "retry_is_default",
+        "run_written_calls",
         "timeouts",
     )
 
@@ -112,6 +115,7 @@ class ModelAgent(Agent):
         max_steps: int = 5,
         max_context_tokens: int | None = None,
         count_tokens: Callable[[str], int] | None = None,
+        run_written_calls: bool = True,
         **options: Unpack[AgentOptions],
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
@@ -122,11 +126,13 @@ class ModelAgent(Agent):
         if max_context_tokens is not None:
             check_count("max_context_tokens", max_context_tokens, least=1)
         check_counter(count_tokens, limit=max_context_tokens)
+        check_flag("run_written_calls", run_written_calls)
         super().__init__(**options)
         self.retry: Retry = _RETRY if retry is None else retry
         self.retry_is_default: bool = retry is None
         self.timeouts: Timeouts = _TIMEOUTS if timeouts is None else timeouts
         self.max_steps = max_steps
+        self.run_written_calls = run_written_calls
         self.max_context_tokens = max_context_tokens
         self._count_tokens = count_tokens
         self._budget = None if max_context_tokens is None else TokenBudget(max_context_tokens, count_tokens)

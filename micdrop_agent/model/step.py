@@ -19,7 +19,8 @@ import anyio
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.tool_run import begin_call, run_call, run_call_apart
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.messages import ToolCall
+from micdrop_agent.messages import ToolCall, is_blank
+from micdrop_agent.model.call_ids import new_call_id
 from micdrop_agent.model.clock import RequestClock
 from micdrop_agent.model.protocol import (
     CallReady,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         ProviderStream,
     )
     from micdrop_agent.text import NarrationFilter
+    from micdrop_agent.text.written import WrittenCall
     from micdrop_agent.tools import Tool
 
 __all__ = ["Response", "Step"]
@@ -78,6 +80,7 @@ class Step:
         "_clock",
         "_narration",
         "_tasks",
+        "_written",
         "agent",
         "continue_from",
         "first",
@@ -97,6 +100,8 @@ class Step:
         self.continue_from = turn.continue_from if first else None
         self.provider = agent._provider
         self._narration: NarrationFilter | None = None
+        self._written: list[WrittenCall] = []
+        """Calls of this response that came as text."""
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> Response:
@@ -188,7 +193,7 @@ class Step:
             first=self.first and not _called_since_the_caller_spoke(items),
             continue_from=self.continue_from,
         )
-        self._narration = self._new_narration()
+        self._narration, self._written = self._new_narration(), []
         self._clock = RequestClock(turn._answer._home.new_scope(), self.total, turn.facts.clock)
         self._clock.allow(agent.timeouts.first_chunk, "first chunk")
         if self.tools and agent.parallel_tools:
@@ -198,7 +203,7 @@ class Step:
                     self._tasks = tasks
                     tasks.cancel_scope.deadline = self.total.ends_at  # tools too
                     try:
-                        await self._timed(request, response)
+                        await self._exchange(request, response)
                     except ProviderError as error:
                         # Held back: a cut response must not cut the tools that it started.
                         failure = error
@@ -208,8 +213,23 @@ class Step:
             if failure is not None:
                 raise failure
         else:
-            await self._timed(request, response)
+            await self._exchange(request, response)
         self._complete(response)
+
+    async def _exchange(self, request: Request, response: Response) -> None:
+        """Read the response, then run the calls in it that came as text (D18)."""
+        await self._timed(request, response)
+        if response.finish == "content_filter":
+            return
+        self._end_text(response)
+        written, self._written = self._written, []
+        if response.called or not self.agent.run_written_calls:
+            return
+        with anyio.CancelScope(deadline=self.total.ends_at) as scope:
+            for call in written:
+                await self._call(CallReady(new_call_id(), call.name, call.arguments), response)
+        if scope.cancelled_caught:
+            raise self._took_too_long()
 
     async def _timed(self, request: Request, response: Response) -> None:
         facts, number = self.turn.facts, self.turn.facts.requests
@@ -336,10 +356,17 @@ class Step:
         return False
 
     def _end_text(self, response: Response) -> None:
-        """A stretch of text is whole: hand over what was held back, and store it."""
-        if self._narration is not None:
+        """A stretch of text is complete: hand over what was held back, and store it."""
+        narration = self._narration
+        if narration is not None:
+            spoken = narration.finish(called=response.called)
             if not response.muted:
-                self.turn.write_nowait(self._narration.finish(called=response.called))
+                self.turn.write_nowait(spoken)
+            self._written += narration.written
+            if narration.dropped:
+                self.agent._safe_logger.warning("taken out of the answer, not run: %s", "; ".join(narration.dropped))
+                # A response that was nothing else has said nothing.
+                response.said = response.said and not is_blank(self.turn.ledger.text)
             self._narration = self._new_narration()
         self.turn.commit({"refusal": True} if response.refused else None)
 
@@ -362,9 +389,7 @@ class Step:
         await run_call(self.turn, call, response.outcome)
         self._clock.allow(self.agent.timeouts.between_chunks, "between chunks")
 
-    def _new_narration(self) -> NarrationFilter | None:
-        if not self.tools:
-            return None
+    def _new_narration(self) -> NarrationFilter:
         from micdrop_agent.text import NarrationFilter
 
         return NarrationFilter({tool.name: tool.loose_parameters for tool in self.tools})

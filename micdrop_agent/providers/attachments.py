@@ -52,7 +52,7 @@ class _Kept:
 class Attachments:
     """What the server of one agent attached to its calls and words."""
 
-    __slots__ = ("_calls", "_long_ids", "_responses", "_words")
+    __slots__ = ("_calls", "_long_ids", "_responses", "_told", "_words")
 
     def __init__(self) -> None:
         self._calls: dict[_Key, _Kept] = {}
@@ -60,11 +60,18 @@ class Attachments:
         self._words: dict[str, Mapping[str, bytes]] = {}
         self._long_ids: dict[str, None] = {}
         self._responses = 0
+        self._told: set[str] = set()
 
     def next_response(self) -> int:
         """A number for a response that begins."""
         self._responses += 1
         return self._responses
+
+    def first_time(self, what: str) -> bool:
+        """Whether ``what`` was not reported for this agent yet."""
+        first = what not in self._told
+        self._told.add(what)
+        return first
 
     def keep(self, call: CallReady, response: int, thoughts: Mapping[str, Any]) -> None:
         """Remember what came with a call of a response.

@@ -52,7 +52,8 @@ class ChatAgent(HttpAgent):
         dialect: ``"openai"`` sends the conversation as it is; ``"template"`` brings it into the form
             that chat templates of open models accept (vLLM, llama.cpp): one system message in front,
             user and assistant in turns.
-        think: Keep what the model writes between ``<think>`` and ``</think>`` from being spoken.
+        think: Keep what the model writes between ``<think>`` and ``</think>`` from being spoken;
+            ``"inside"`` for a model whose text begins inside its thoughts, so that only the end is marked.
         include_usage: Ask the server to count tokens (``stream_options``); switch it off for an old
             server that refuses it.
         quirks: What this server wants or sends that others do not; found out by default.
@@ -72,22 +73,25 @@ class ChatAgent(HttpAgent):
         self,
         *,
         dialect: ChatDialectName = "openai",
-        think: bool = True,
+        think: bool | Literal["inside"] = True,
         include_usage: bool = True,
         quirks: ChatQuirks | None = None,
         **options: Unpack[HttpOptions],
     ) -> None:
         if dialect not in get_args(ChatDialectName):
             raise ValueError(f'dialect must be "openai" or "template", not {dialect!r}')
-        check_flag("think", think)
+        if think != "inside":
+            check_flag("think", think)
         check_flag("include_usage", include_usage)
         if quirks is not None and not isinstance(quirks, ChatQuirks):
             raise TypeError(f"quirks must be a ChatQuirks, not {quirks!r}")
         super().__init__(**options)
         self.dialect = dialect
-        self.think = think
+        self.think = bool(think)
         self.include_usage = include_usage
         found = quirks_of(self.base_url, self.model) if quirks is None else quirks
+        if think == "inside":
+            found = attrs.evolve(found, starts_thinking=True)
         self.quirks: ChatQuirks = attrs.evolve(found, **TEMPLATE_FORM) if dialect == "template" else found
 
     @property
@@ -108,11 +112,10 @@ class ChatAgent(HttpAgent):
         return chat_builder(quirks, self.model, self._attachments, self.settings)
 
     def _make_translator(self) -> ChatTranslator:
-        think = None
-        if self.think:
-            from micdrop_agent.text import ThinkFilter
+        from micdrop_agent.text import ThinkFilter
 
-            think = ThinkFilter(inside=self.quirks.starts_thinking)
+        inside = self.think and self.quirks.starts_thinking
+        think = ThinkFilter(inside=inside, thoughts=self.think, pass_calls=True)
         return ChatTranslator(self.kind.name, self._key, think=think, quirks=self.quirks, attachments=self._attachments)
 
 

@@ -38,6 +38,7 @@ class ModelOptions(AgentOptions, total=False):
     max_steps: int
     max_context_tokens: int | None
     count_tokens: Callable[[str], int] | None
+    run_written_calls: bool
 
 
 class HttpOptions(ModelOptions, total=False):

@@ -42,4 +42,6 @@ class MistralAgent(HttpAgent):
         return chat_builder(MISTRAL, self.model, self._attachments, self.settings)
 
     def _make_translator(self) -> ChatTranslator:
-        return ChatTranslator(self.kind.name, self._key, quirks=MISTRAL)
+        from micdrop_agent.text import ThinkFilter
+
+        return ChatTranslator(self.kind.name, self._key, think=ThinkFilter(pass_calls=True), quirks=MISTRAL)

@@ -10,6 +10,7 @@ facts come from; docs/guides/quirks.md is made from here. To switch one off, pas
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -34,13 +35,13 @@ class ChatQuirks:
         server: Its name, for the guide.
         source: Where its behaviour is documented or was reported.
         hosts: Host names by which its base URL is recognised; subdomains match too.
-        models: Beginnings of model names by which it is recognised behind a gateway.
+        models: Pattern of model names by which it is recognised behind a gateway.
     """
 
     server: str = "any other server"
     source: str = ""
     hosts: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
+    models: str = ""
 
     call_ids: CallIds = "as made"
     """Form of the ids of tool calls. Ids go back as they were made, unless the server refuses long ones (``at
@@ -95,7 +96,8 @@ class ChatQuirks:
     """Finish reasons that only this server sends."""
 
     starts_thinking: bool = False
-    """The model's text begins inside its thoughts: nothing is spoken before the first closing tag."""
+    """The model's text begins inside its thoughts: nothing is spoken before the first closing tag, or, if
+    none comes, before the end of the answer."""
 
 
 TEMPLATE_FORM: Final[Mapping[str, Any]] = {
@@ -145,12 +147,19 @@ GEMINI: Final = ChatQuirks(
     server="Gemini's compatible endpoint",
     source="https://ai.google.dev/gemini-api/docs/thought-signatures, https://ai.google.dev/gemini-api/docs/openai",
     hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
-    models=("gemini-", "google/gemini-", "models/gemini-"),
+    models=r"(?:^|/)gemini-",
     schemas="nullable",
     unsigned_call={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
 )
 
-SERVERS: Final[tuple[ChatQuirks, ...]] = (OPENAI, MISTRAL, GEMINI)
+THINKING_TEMPLATES: Final = ChatQuirks(
+    server="Models whose chat template opens the thoughts (QwQ, Qwen3 Thinking 2507)",
+    source="https://huggingface.co/Qwen/Qwen3-235B-A22B-Thinking-2507 (only the closing tag is in the output)",
+    models=r"qwq|qwen3-.*thinking",
+    starts_thinking=True,
+)
+
+SERVERS: Final[tuple[ChatQuirks, ...]] = (OPENAI, MISTRAL, GEMINI, THINKING_TEMPLATES)
 """The servers that are recognised; the first row that fits counts."""
 
 _ANY: Final = ChatQuirks()
@@ -162,4 +171,4 @@ def quirks_of(base_url: str, model: str) -> ChatQuirks:
     for row in SERVERS:
         if any(host == known or host.endswith(f".{known}") for known in row.hosts):
             return row
-    return next((row for row in SERVERS if model.startswith(row.models)), _ANY) if model else _ANY
+    return next((row for row in SERVERS if row.models and re.search(row.models, model, re.IGNORECASE)), _ANY)

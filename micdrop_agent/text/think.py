@@ -81,6 +81,10 @@ class ThinkFilter:
         self._html = False
         """``<s>`` stood in the text: strike-through, not a token."""
 
+    def begun_outside(self) -> ThinkFilter:
+        """A filter like this one whose text does not begin inside the thinking."""
+        return ThinkFilter(thoughts=self._marks is THINK_MARKS, pass_calls=self._pass_calls)
+
     def feed(self, text: str) -> str:
         """Take the next chunk; return what may be spoken now (``""`` if nothing may)."""
         # Every chunk of every answer comes here: nothing but these tests when nothing is odd.

@@ -18,10 +18,10 @@ Invariants, pinned in tests/test_provider_assemble.py:
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import ProviderError
+from micdrop_agent.model.call_ids import new_call_id
 from micdrop_agent.model.protocol import CallReady
 from micdrop_agent.providers.json_text import (
     arguments_object,
@@ -37,7 +37,7 @@ from micdrop_agent.providers.json_text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MAX_ARGUMENT_CHARS", "CallAssembler", "new_call_id"]
+__all__ = ["MAX_ARGUMENT_CHARS", "CallAssembler"]
 
 MAX_ARGUMENT_CHARS: Final = 1024 * 1024
 """Most text of arguments in one response: a model that writes more has lost its way."""
@@ -46,13 +46,6 @@ MAX_CALLS: Final = 128
 """Most calls in one response (OpenAI's own limit of tools in a request)."""
 
 _MAX_PROBE_CHARS: Final = 32 * 1024
-_IDS: Final = random.SystemRandom()  # as `secrets` has it, whose HMAC costs 4 ms of import
-_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-
-
-def new_call_id() -> str:
-    """An id for a call that came without: nine alphanumerics, which every provider accepts."""
-    return "".join(_IDS.choices(_ALPHABET, k=9))
 
 
 class _Call:

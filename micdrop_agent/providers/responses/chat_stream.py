@@ -7,12 +7,15 @@ chunks, and either of the two end marks (a finish reason, ``[DONE]``). See tests
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent._core.log import SafeLog
+from micdrop_agent.model.call_ids import new_call_id
 from micdrop_agent.model.protocol import PROGRESS, Finish, Refusal, Usage
 from micdrop_agent.providers.json_text import as_dict, as_list, is_dict, is_list
 from micdrop_agent.providers.quirks import ChatQuirks
-from micdrop_agent.providers.responses.call_assembler import CallAssembler, new_call_id
+from micdrop_agent.providers.responses.call_assembler import CallAssembler
 from micdrop_agent.providers.responses.fastpath import TextTemplate
 from micdrop_agent.providers.responses.translator import (
     FAILED_REASONS,
@@ -35,6 +38,8 @@ __all__ = ["ChatTranslator"]
 _WORDS_OF_FAILURE: Final = ("message", "detail", "error_message", "error_msg")
 
 _NOTHING_TOLD: Final = Usage()
+
+logger: Final = SafeLog(logging.getLogger("micdrop_agent.providers"))
 
 _NO_QUIRKS: Final = ChatQuirks()
 
@@ -67,6 +72,7 @@ class ChatTranslator(Translator):
         "_template",
         "_think",
         "_thoughts",
+        "_unsure",
         "_usage",
         "_usage_told",
     )
@@ -83,6 +89,8 @@ class ChatTranslator(Translator):
     ) -> None:
         super().__init__(provider, secret)
         self._think = think
+        self._unsure: list[str] | None = [] if quirks.starts_thinking and think is not None else None
+        """Text that is taken for thoughts although nothing said so yet: the end may show that it was the answer."""
         self._quirks = quirks
         self._attachments = attachments
         self._response = 0 if attachments is None else attachments.next_response()
@@ -202,11 +210,19 @@ class ChatTranslator(Translator):
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
     def _think_silently(self, delta: dict[str, Any]) -> None:
+        """Keep thoughts that come in members of their own."""
         for member in self._quirks.thoughts:
             if thought := delta.get(member):
                 if self._thoughts is None:
                     self._thoughts = {}
+                    self._begin_outside()
                 self._thoughts.setdefault(member, []).append(thought)
+
+    def _begin_outside(self) -> None:
+        """This server takes the thoughts out of the text: it does not begin inside them."""
+        if self._unsure is not None and not self._spoke and self._think is not None:
+            self._unsure = None
+            self._think = self._think.begun_outside()
 
     def _say(self, text: str) -> None:
         if self.finishing and text:
@@ -214,7 +230,10 @@ class ChatTranslator(Translator):
             self.finishing, self._doubtful = False, True
         self._spoke = self._spoke or bool(text)
         if self._think is not None:
+            if self._unsure is not None:
+                self._unsure.append(text)
             text = self._think.feed(text)
+            self._unsure = None if text else self._unsure
         if text:
             if self._calling and not text.isspace():
                 # Words behind a call: it is whole, and may have ended the turn.
@@ -242,8 +261,7 @@ class ChatTranslator(Translator):
 
     def _tell_finish(self) -> None:
         """The model has said all: calls can run before the end mark and the usage have come."""
-        if self._think is not None and (rest := self._think.finish()):
-            self.events.append(rest)
+        self._end_thinking()
         # At the token limit the last call may have been cut: running it would be a guess.
         if self._reason != "length":
             self._take(self._calls.take_whole(at_end=True))
@@ -252,6 +270,23 @@ class ChatTranslator(Translator):
             self.finishing = True
             reason = self._reason or ("tool_calls" if self._calls.started else "stop")
             self.events.append(Finish(reason, self._raw_reason, self._doubtful and not self.done))
+
+    def _end_thinking(self) -> None:
+        if self._think is None:
+            return
+        rest = self._think.finish()
+        if not rest and self._unsure and self._reason != "length" and not self._calls.started:
+            # No thought ended: the server has taken them out itself, and this is the answer, late but not lost.
+            rest, self._unsure = "".join(self._unsure), None
+        if rest:
+            self.events.append(rest)
+            self.said = True
+        if self._think.unopened and self._attachments is not None and self._attachments.first_time("unopened"):
+            logger.warning(
+                "%s sent the end of thoughts that never began, and they were spoken: this model's text begins inside "
+                'them; use ChatAgent(think="inside")',
+                self._provider,
+            )
 
     def _tell_usage(self) -> None:
         """Tell what is new: some servers count on in every chunk, and the last figure is the whole one."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from micdrop_agent.model.call_ids import new_call_id
 from micdrop_agent.model.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
 from micdrop_agent.providers.json_text import as_dict, as_list, is_list
 from micdrop_agent.providers.requests.responses_dialect import PHASE, REASONING
-from micdrop_agent.providers.responses.call_assembler import new_call_id
 from micdrop_agent.providers.responses.function_calls import FunctionCalls
 from micdrop_agent.providers.responses.translator import Translator, finish_reason, is_end_mark, parse_usage
+from micdrop_agent.text import ThinkFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ class ResponsesTranslator(Translator):
         "_parts",
         "_reasoning",
         "_response",
+        "_think",
     )
 
     def __init__(
@@ -68,6 +70,8 @@ class ResponsesTranslator(Translator):
         self._commentary: set[int] = set()
         self._parts: dict[tuple[int, int], bool] = {}
         """Content parts that were spoken, and whether each is closed."""
+        self._think = ThinkFilter(pass_calls=True)
+        """Of the stretch of text that comes: servers of open models leave tokens of the template in it."""
         self._open_text = False
         """Text was said whose end was not told yet."""
 
@@ -134,6 +138,7 @@ class ResponsesTranslator(Translator):
         index = _index(value, "output_index")
         part = (index, _index(value, "content_index"))
         self._say_part(part, value.get("refusal" if refusal else "text"), refusal=refusal)
+        self._end_stretch()
         if self._open_text:
             # It is stored now: a barge-in while a call is still being written leaves it whole.
             self._open_text = False
@@ -154,8 +159,17 @@ class ResponsesTranslator(Translator):
         elif part in self._parts:
             self._parts[part] = True
 
+    def _end_stretch(self) -> None:
+        rest = self._think.finish()
+        self._think = ThinkFilter(pass_calls=True)
+        if rest:
+            self.events.append(rest)
+            self.said = self._open_text = True
+
     def _say(self, text: str, *, refusal: bool) -> None:
         text = self.letters(text)
+        if not refusal:
+            text = self._think.feed(text)
         if not text:
             return
         self.events.append(Refusal(text) if refusal else text)
@@ -259,6 +273,7 @@ class ResponsesTranslator(Translator):
             self._finish(response, raw)
 
     def _finish(self, response: dict[str, Any], raw: str) -> None:
+        self._end_stretch()
         self.done = self.finishing = True
         usage = parse_usage(response.get("usage"))
         if usage is not None:
