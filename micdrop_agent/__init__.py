@@ -25,6 +25,7 @@ from micdrop_agent.errors import (
     MaxStepsError,
     MicdropError,
     ProviderError,
+    ToolError,
     ToolInputError,
 )
 from micdrop_agent.events import (
@@ -99,6 +100,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolCalled",
+    "ToolError",
     "ToolInputError",
     "ToolResult",
     "TraceEvent",

@@ -4,14 +4,15 @@
     ├── ProviderError          a model's server failed, and how
     │   └── MaxStepsError      the model never stopped calling tools
     ├── AllAgentsFailedError   no child of a FallbackAgent could answer
-    └── ToolInputError         arguments or an output that a tool call cannot use
+    └── ToolError              what a tool has to say to the model
+        └── ToolInputError     arguments that a tool cannot use
 
 Callers branch on attributes (``kind``, ``status``, ``retryable``), never on the text.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -25,6 +26,7 @@ __all__ = [
     "MaxStepsError",
     "MicdropError",
     "ProviderError",
+    "ToolError",
     "ToolInputError",
 ]
 
@@ -59,7 +61,18 @@ def words_of(error: BaseException) -> str:
 
 
 class MicdropError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """Base of every error that this library raises on purpose. All of them can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with its text alone; here the facts are keyword arguments.
+        return _made_again, (type(self), self.args), dict(self.__dict__)
+
+
+def _made_again(cls: type[MicdropError], args: tuple[Any, ...]) -> MicdropError:
+    """An error as it was, without its ``__init__``; what it knows is set afterwards."""
+    error = cls.__new__(cls)
+    error.args = args
+    return error
 
 
 class ProviderError(MicdropError):
@@ -139,5 +152,13 @@ class AllAgentsFailedError(MicdropError):
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
 
 
-class ToolInputError(MicdropError):
-    """A tool call that cannot be run as asked; its text is written for the model to read."""
+class ToolError(MicdropError):
+    """What a tool wants the model to read, in place of an output: ``raise ToolError("no table is free")``.
+
+    Its text becomes the result of the call. Every other exception is logged and stays at home: the model
+    reads that the tool failed, since the text of a program's error may hold secrets, and may be spoken.
+    """
+
+
+class ToolInputError(ToolError):
+    """Arguments that a tool cannot use; the text says what is wrong with them, for the model to correct."""

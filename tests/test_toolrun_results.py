@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import deque
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from ipaddress import ip_address
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,7 +19,7 @@ import pytest
 from core_support import log_of
 from toolrun_support import CANCELLED, chunks_of, nap, pairs
 
-from micdrop_agent import Agent, Message, MicdropError, ToolCall, ToolResult
+from micdrop_agent import Agent, Message, MicdropError, ToolCall, ToolError, ToolResult
 from micdrop_agent.events import AnswerSkipped, Event, MessageAdded, ToolCalled, UserMessageCancelled
 from micdrop_agent.testing import BACKENDS, HANG, Call, ScriptedAgent, run_virtual
 from micdrop_agent.tools import Tool, tool
@@ -40,10 +47,11 @@ class Awaitable:
 @pytest.mark.parametrize(
     ("execute", "output"),
     [
-        (lambda: 1 / 0, '{"error":"division by zero"}'),
-        (lambda: next(iter(())), '{"error":"coroutine raised StopIteration"}'),
-        (lambda: dict[str, int]()["é"], '{"error":"\'é\'"}'),
-        (None, "null"),
+        (lambda: 1 / 0, '{"error":"thetoolfailed"}'),
+        (lambda: next(iter(())), '{"error":"thetoolfailed"}'),
+        (lambda: dict[str, int]()["é"], '{"error":"thetoolfailed"}'),
+        (None, "{}"),
+        (lambda: None, "null"),
         (lambda: Awaitable(), '"awaited"'),  # noqa: PLW0108 - a fresh one for each call
         (lambda: {"a": [1, None]}, '{"a":[1,null]}'),
     ],
@@ -64,15 +72,106 @@ def test_what_a_tool_returns_or_raises_is_its_result(
 
 
 @pytest.mark.parametrize("parallel", [True, False])
-def test_an_error_without_words_is_told_by_its_name(backend: Backend, *, parallel: bool) -> None:
+def test_the_words_of_a_program_stay_at_home_and_those_for_the_model_reach_it(
+    backend: Backend, caplog: pytest.LogCaptureFixture, *, parallel: bool
+) -> None:
+    secret = "postgres://app:secret@db " * 4_000
+
     async def main() -> None:
         @tool
-        async def mute() -> None:
-            raise LookupError
+        async def look(how: str) -> None:
+            if how == "words":
+                raise ToolError("No table is free on Friday.")
+            if how == "no words":
+                raise ToolError
+            raise {"program": RuntimeError(secret), "clock": TimeoutError(secret), "file": OSError(secret)}[how]
 
-        async with ScriptedAgent([Call("mute"), "ok"], tools=[mute], parallel_tools=parallel) as agent:
+        steps = [Call("look", {"how": how}) for how in ("words", "no words", "program", "clock", "file")]
+        async with ScriptedAgent([steps, "ok"], tools=[look], parallel_tools=parallel) as agent:
             assert await chunks_of(agent) == ["ok"]
-            assert pairs(agent) == [("mute", '{"error":"LookupError"}')]
+            assert [json.loads(output)["error"] for _, output in pairs(agent)] == [
+                "No table is free on Friday.",
+                "the tool failed",
+                "the tool failed",
+                "the tool timed out",
+                "the tool failed",
+            ]
+        raised = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+        assert [text.count("secret") for text in raised] == [4_000] * 3
+
+    run_virtual(backend, main)
+
+
+class Socket:
+    """No text says what it is."""
+
+
+class Model:
+    """As pydantic has it: known by its protocol."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        return {"mode": mode}
+
+
+class Broken:
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        raise RuntimeError("secret")
+
+
+class Row:
+    def keys(self) -> list[str]:
+        return ["id"]
+
+    def __getitem__(self, key: str) -> int:
+        return 7
+
+
+LOOP: list[Any] = [1]
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ({"id": 1, "price": Decimal("12.50")}, '{"id":1,"price":"12.50"}'),
+        (Model(), '{"mode":"json"}'),
+        (PurePosixPath("/tmp/x"), '"/tmp/x"'),
+        (b"caf\xc3\xa9", '"café"'),
+        (Row(), '{"id":7}'),
+        (deque([1, 2]), "[1,2]"),
+        ({"a": 1}.values(), "[1]"),
+        (Fraction(1, 3), '"1/3"'),
+        (ip_address("10.0.0.1"), '"10.0.0.1"'),
+        ({date(2026, 12, 1): 1, (1, 2): 2}, '{"2026-12-01":1,"[1, 2]":2}'),
+        ([float("nan"), float("-inf")], '["NaN","-Infinity"]'),
+        ({"id": 1, "of": Socket()}, '{"id":1,"of":"(Socket, not shown)"}'),
+        ([Broken(), 1], '["(Broken, not shown)",1]'),
+        (LOOP, '[1,"(list, not shown)"]'),
+        (RuntimeError("secret"), '{"result": "the tool ran; its output (RuntimeError) cannot be shown"}'),
+        (Socket(), '{"result": "the tool ran; its output (Socket) cannot be shown"}'),
+        (b"\xff", '{"result": "the tool ran; its output (bytes) cannot be shown"}'),
+        (10**5000, '{"result": "the tool ran; its output (int) cannot be shown"}'),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_a_tool_that_ran_has_run_whatever_it_returned(
+    backend: Backend, caplog: pytest.LogCaptureFixture, value: Any, output: str
+) -> None:
+    async def main() -> None:
+        runs: list[str] = []
+
+        @tool(skip_answer=True)
+        async def book() -> Any:
+            runs.append("booked")
+            return value
+
+        async with ScriptedAgent([Call("book")], ["never asked"], tools=[book]) as agent:
+            assert await chunks_of(agent) == []
+            assert pairs(agent) == [("book", output)]
+            assert runs == ["booked"]
+        hidden = "not shown" in output or "cannot be shown" in output
+        assert [record.levelname for record in caplog.records] == ["WARNING"] * hidden
+        assert "secret" not in caplog.text
 
     run_virtual(backend, main)
 
@@ -234,7 +333,7 @@ def test_a_skipping_tool_that_fails_is_told_to_the_model(backend: Backend) -> No
         @tool(skip_answer=True)
         def quiet(fails: bool) -> None:
             if fails:
-                raise ValueError("no")
+                raise ToolError("no")
 
         async with ScriptedAgent(
             [Call("quiet", {"fails": True}), "Sorry.", Call("quiet", {"fails": False}), "x"], tools=[quiet]

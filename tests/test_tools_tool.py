@@ -293,7 +293,7 @@ def test_an_output_that_is_not_json_is_told() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    for value in (object(), float("nan"), circle, b"x", {(1, 2): 3}, deep, Color, {Color}):
+    for value in (object(), float("nan"), circle, b"\xff", {(1, 2): 3}, deep, Color, {Color}):
         with pytest.raises(ToolInputError, match="output is not JSON"):
             dump_output(value)
 

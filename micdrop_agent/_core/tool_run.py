@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
@@ -21,7 +21,7 @@ from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.guards import cancelled_from_outside
 from micdrop_agent._core.ledger import CANCELLED_OUTPUT
 from micdrop_agent._core.scopes import task_scope
-from micdrop_agent.errors import ToolInputError, words_of
+from micdrop_agent.errors import ToolError
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import ToolCall
     from micdrop_agent.tools import BoundCall, Tool
+
+FAILED: Final = "the tool failed"
+"""What the model reads of a tool that raised: the rest is in the log (DESIGN D13)."""
 
 __all__ = ["ToolsOutcome", "begin_call", "run_call", "run_call_apart", "run_calls"]
 
@@ -134,11 +137,8 @@ class _Run:
         try:
             self.bound = tool.bind(item.parameters)
             self.value = await self._timed(tool, self.bound)
-            self.output = _dump(self.value)
-        except ToolInputError as error:
-            self._fail(str(error))
-        except TimeoutError as error:
-            self._fail(str(error) or "the tool timed out")
+        except ToolError as error:  # its words are for the model
+            self._fail(str(error) or FAILED)
         except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is ours
             if not cancelled_from_outside():
                 self._fail("something that the tool waited for was cancelled")
@@ -146,9 +146,27 @@ class _Run:
                 self._fail("cancelled")
             else:
                 raise
-        except Exception as error:  # foreign code: the model is told, the answer goes on
+        except Exception as error:  # foreign code: its words may hold secrets, and may be spoken
             self.turn.agent._safe_logger.warning("tool %s raised", item.tool_name, exc_info=True)
-            self._fail(words_of(error))
+            self._fail("the tool timed out" if isinstance(error, TimeoutError) else FAILED)
+        else:
+            self._show()
+
+    def _show(self) -> None:
+        """What the tool returned, as text: it has run, whatever the form of that (D19)."""
+        if self.tool is not None and self.tool.execute is None:
+            self.output = "{}"
+            return
+        from micdrop_agent.tools import show_output
+
+        shown = show_output(self.value)
+        self.output = shown.text
+        if shown.hidden:
+            self.turn.agent._safe_logger.warning(
+                "the output of tool %s holds what cannot be shown to a model: %s",
+                self.call.item.tool_name,
+                ", ".join(part.strip(" :") for part in shown.hidden),
+            )
 
     def _fail(self, text: str) -> None:
         self.failed = True
@@ -165,7 +183,7 @@ class _Run:
         with limit:
             value = await self._invoke(tool, bound)
         if limit.cancelled_caught:
-            raise TimeoutError(f"the tool took longer than {tool.timeout:g} seconds")
+            raise ToolError(f"the tool took longer than {tool.timeout:g} seconds")
         return value
 
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
@@ -217,12 +235,6 @@ class _Run:
             outcome.plain += 1
         if tool is not None and self.bound is not None and tool.emit_output and not self.failed:
             turn.emit(ToolCalled(tool.name, self.bound.parameters, self.value))
-
-
-def _dump(value: Any) -> str:
-    from micdrop_agent.tools import dump_output
-
-    return dump_output(value)
 
 
 @types.coroutine

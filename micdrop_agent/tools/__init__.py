@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.tools._control import control_tools
 from micdrop_agent.tools._decorator import FunctionTool, tool
@@ -17,6 +18,7 @@ from micdrop_agent.tools._tool import (
 
 if TYPE_CHECKING:
     from micdrop_agent.tools._json import dump_output
+    from micdrop_agent.tools._output import show_output
 
 __all__ = [
     "BoundCall",
@@ -28,15 +30,19 @@ __all__ = [
     "ToolSet",
     "control_tools",
     "dump_output",
+    "show_output",
     "tool",
 ]
 
 
+_LATE: Final = {"dump_output": "micdrop_agent.tools._json", "show_output": "micdrop_agent.tools._output"}
+
+
 def __getattr__(name: str) -> Any:
     """Load what needs JSON, dates and dataclasses when the first tool runs (PEP 562)."""
-    if name != "dump_output":
+    module = _LATE.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from micdrop_agent.tools._json import dump_output as value
-
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value

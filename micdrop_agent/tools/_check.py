@@ -1,7 +1,8 @@
 """Arguments against a schema in the loose form: every mistake, in words a model can act on.
 
-Strict about kinds (``"2"`` and ``2.0`` are not whole numbers, ``true`` is no number) and kind
-about absence: null for something that may be left out, and may not be null, is left out.
+Strict about kinds (``"2"`` is not a number, nor is ``true``), but ``2.0`` is a whole number, as JSON Schema
+has it, and becomes ``2``. Kind about absence: null for something that may be left out, and may not be null,
+is left out.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 MAX_PROBLEMS: Final = 10
 """Mistakes that are spelt out; more of them help no model."""
 
-_EXACT_FLOAT: Final = 1e15
-"""Up to here a float that is whole can be written as the whole number it is."""
 _KINDS: Final = {
     "string": "text",
     "integer": "a whole number",
@@ -101,6 +100,7 @@ class _Checker:
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
             return self._one_of(options, value, path)
+        value = self._as_meant(schema, value)
         if not self._fits(schema, value, path):
             return value
         if is_object(value):
@@ -109,6 +109,16 @@ class _Checker:
 
     def _target(self, schema: Mapping[str, Any]) -> Any:
         return self._defs.get(schema["$ref"].rpartition("/")[2], {})
+
+    def _as_meant(self, schema: Mapping[str, Any], value: Any) -> Any:
+        """``4.0`` where a whole number is wanted is ``4``: JSON has one kind of numbers."""
+        if not isinstance(value, float) or not value.is_integer():
+            return value
+        values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+        kinds = self._kinds(schema)
+        whole = "integer" in kinds and "number" not in kinds
+        listed = int(value) in [each for each in values if type(each) is int]
+        return int(value) if whole or listed else value
 
     def _fits(self, schema: Mapping[str, Any], value: Any, path: str) -> bool:
         before = self.count
@@ -159,10 +169,7 @@ class _Checker:
         kinds = self._kinds(schema)
         if kinds and not any(_is_kind(value, kind) for kind in kinds):
             wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
-            hint = ""
-            if "integer" in kinds and isinstance(value, float) and value.is_integer():
-                hint = f" (write {value:.0f})" if abs(value) < _EXACT_FLOAT else ""
-            self._add(path, f"expected {wanted}, got {describe(value)}{hint}")
+            self._add(path, f"expected {wanted}, got {describe(value)}")
 
     def _object(self, schema: Mapping[str, Any], value: dict[str, Any], path: str) -> dict[str, Any]:
         properties: dict[str, Any] = schema.get("properties", {})
@@ -245,5 +252,5 @@ def _is_kind(value: Any, kind: str) -> bool:
     if isinstance(value, int):
         return kind in {"integer", "number"}
     if isinstance(value, float):
-        return kind == "number"
+        return kind == "number" or (kind == "integer" and value.is_integer())
     return kind == ("array" if is_list(value) else "object")

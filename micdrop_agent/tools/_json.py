@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import decimal
 import enum
+import fractions
 import json
 import math
+import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeGuard, cast
 
@@ -32,6 +35,20 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 def is_list(value: object) -> TypeGuard[list[Any]]:
     """Whether a decoded JSON value is a list."""
     return isinstance(value, list)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether a value of a tool's own is a map of some kind."""
+    return isinstance(value, Mapping)
+
+
+def is_collection(value: object) -> TypeGuard[Collection[Any]]:
+    """Whether a value of a tool's own has members that can be counted."""
+    return isinstance(value, Collection)
+
+
+def _is_path(value: object) -> TypeGuard[os.PathLike[Any]]:
+    return isinstance(value, os.PathLike)
 
 
 def decode_arguments(tool_name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
@@ -124,14 +141,13 @@ def _no_constant(name: str) -> Any:
 def dump_output(value: object) -> str:
     """The JSON text of what a tool returned; ``None`` is ``null``.
 
-    attrs and dataclass instances become objects, enums their value, dates ISO 8601 text, a
-    ``timedelta`` seconds, sets sorted lists where their members can be sorted.
+    What ``json_form`` knows is turned into it first.
 
     Raises:
         ToolInputError: ``value`` has no JSON form (also NaN, and values that contain themselves).
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=json_form)
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolInputError(f"output is not JSON: {error}") from error
     if not text.isascii():
@@ -152,34 +168,77 @@ def plain(value: object) -> Any:
     return json.loads(dump_output(value))
 
 
-def _plain(value: object) -> Any:
+def json_form(value: object) -> Any:
+    """One step of ``value`` towards JSON: an object, a list, text or a number.
+
+    attrs and dataclass instances become objects, enums their value, dates ISO 8601 text, a
+    ``timedelta`` seconds, sets sorted lists where their members can be sorted. Pydantic models,
+    msgspec structs, rows of a database and arrays are known by what they offer, never imported.
+
+    Raises:
+        TypeError: There is no obvious form.
+    """
     if isinstance(value, enum.Enum):
         return value.value
+    form = _scalar_form(value)
+    if form is not None:
+        return form
+    if isinstance(value, type | BaseException):
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+    return _object_form(value)
+
+
+def _scalar_form(value: object) -> Any:
     if isinstance(value, dt.date | dt.time):  # datetime is a date too
         return value.isoformat()
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
-    if isinstance(value, uuid.UUID):
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(cast("bytes", value)).decode()
+    if _is_path(value):
+        path: str | bytes = os.fspath(value)
+        return path if isinstance(path, str) else path.decode()
+    if isinstance(value, uuid.UUID | decimal.Decimal | fractions.Fraction) or _is_address(value):
         return str(value)
-    if not isinstance(value, type):
-        if attrs.has(type(value)):
-            fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
-            return {field.alias: getattr(value, field.name) for field in fields}
-        if dataclasses.is_dataclass(value):
-            return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    return _plain_collection(value)
+    return None
 
 
-def _plain_collection(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        pairs: Mapping[Any, Any] = cast("Any", value)
-        return dict(pairs)
+def _is_address(value: object) -> bool:
+    return type(value).__module__ == "ipaddress"  # imported by who made it, not by us
+
+
+def _object_form(value: Any) -> Any:
+    cls: Any = type(cast("object", value))
+    if callable(getattr(cls, "model_dump", None)):
+        return value.model_dump(mode="json")
+    if attrs.has(cls):
+        fields = attrs.fields(cls)
+        return {field.alias: getattr(value, field.name) for field in fields}
+    if dataclasses.is_dataclass(cls):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(names := getattr(cls, "__struct_fields__", None), tuple):  # msgspec
+        return {name: getattr(value, name) for name in cast("tuple[str, ...]", names)}
+    if is_mapping(row := getattr(value, "_mapping", None)):  # SQLAlchemy
+        return dict(row)
+    if callable(getattr(cls, "tolist", None)):  # arrays, and their numbers
+        return value.tolist()
+    return _collection_form(value)
+
+
+def _collection_form(value: Any) -> Any:
+    cls: Any = type(cast("object", value))
+    if is_mapping(value):
+        return dict(value)
+    if callable(getattr(cls, "keys", None)):  # sqlite3.Row, asyncpg.Record
+        return {key: value[key] for key in value.keys()}  # noqa: SIM118 - its iteration gives the values
     if isinstance(value, AbstractSet):
         members: list[Any] = [*value]
         try:
             return sorted(members)
         except TypeError:
             return members
+    if is_collection(value):
+        return [*value]
     raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 

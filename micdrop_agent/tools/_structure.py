@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import functools
+import operator
 import uuid
 from collections.abc import Callable
 from types import NoneType
@@ -58,7 +59,8 @@ class Structurer:
 
         converter = cattrs.Converter(detailed_validation=True)
         for scalar, hook in _SCALARS.items():
-            converter.register_structure_hook(scalar, hook)
+            # By identity: an IntEnum is a class below int, and not an int.
+            converter.register_structure_hook_func(functools.partial(operator.is_, scalar), hook)
         # The last one that matches wins.
         converter.register_structure_hook_func(lambda hint: hint is object, _as_it_is)
         converter.register_structure_hook_factory(is_enum, _enum_hook)
