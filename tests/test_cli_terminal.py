@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pty
 import re
-import select
-import signal
-import sys
-import termios
 from typing import TYPE_CHECKING
 
+import pty_support
 import pytest
-from cli_support import clean_environment, servers
+from cli_support import servers
+from pty_support import Terminal
 
 from micdrop_agent.testing import fault, parts, say
 
@@ -39,79 +35,16 @@ class Speaker(micdrop_agent.EchoAgent):
 micdrop_agent.EchoAgent = Speaker
 sys.exit(main(["chat", "--agent", "echo", *sys.argv[1:]]))
 """
-PROGRAM = "import sys; from micdrop_agent.cli import main; sys.exit(main())"
-PATIENCE = 30.0
-"""Seconds after which a test gives up on the program; it normally answers in a tenth of one."""
-
-
-class Terminal:
-    """The program's terminal, seen by a person who types."""
-
-    def __init__(self, child: int, descriptor: int) -> None:
-        self.child = child
-        self.descriptor = descriptor
-        self.seen = ""
-        self._looked = 0
-
-    def expect(self, pattern: str) -> str:
-        """Wait until ``pattern`` shows up behind what was expected before."""
-        while True:
-            found = re.search(pattern, self.seen[self._looked :])
-            if found is not None:
-                self._looked += found.end()
-                return found.group()
-            assert self._read(), f"no {pattern!r} in {self.seen!r}"
-
-    def type(self, text: str) -> None:
-        os.write(self.descriptor, text.encode())
-
-    def end(self) -> int:
-        """Wait until the program has ended; its exit code."""
-        while self._read():
-            pass
-        _, status = os.waitpid(self.child, 0)
-        self.child = 0
-        return os.waitstatus_to_exitcode(status)
-
-    def _read(self) -> bool:
-        ready, _, _ = select.select([self.descriptor], [], [], PATIENCE)
-        assert ready, f"the program hangs; seen so far: {self.seen!r}"
-        try:
-            read = os.read(self.descriptor, 4096)
-        except OSError:  # Linux says EIO when the other side is closed
-            return False
-        self.seen += read.decode(errors="replace")
-        return bool(read)
 
 
 @contextlib.contextmanager
 def terminal(*arguments: str, env: dict[str, str] | None = None, program: str = SPEAKER) -> Generator[Terminal]:
-    """Start the speaker, or another program, on a terminal of its own."""
-    # Not pty.fork(): the child runs nothing but exec, whatever threads this process has.
-    parent, child_side = pty.openpty()
-    attributes = termios.tcgetattr(child_side)
-    attributes[3] &= ~termios.ECHO
-    termios.tcsetattr(child_side, termios.TCSANOW, attributes)
-    # A new session whose first terminal becomes its controlling one, so that Ctrl-C is a signal.
-    launcher = (
-        "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    )
-    child = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-c", launcher, "-c", program, *arguments],
-        clean_environment() | {"TERM": "xterm"} | (env or {}),
-        file_actions=[(os.POSIX_SPAWN_DUP2, child_side, number) for number in (0, 1, 2)],
-    )
-    os.close(child_side)
-    screen = Terminal(child, parent)
-    try:
+    """Start the speaker, or another program."""
+    with pty_support.terminal(*arguments, program=program, env=env) as screen:
         yield screen
-    finally:
-        os.close(parent)
-        if screen.child:
-            os.kill(screen.child, signal.SIGKILL)
-            os.waitpid(screen.child, 0)
+
+
+PROGRAM = "import sys; from micdrop_agent.cli import main; sys.exit(main())"
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -134,13 +67,30 @@ def test_ctrl_c_cuts_the_answer_shows_what_was_kept_and_the_next_turn_works(back
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_ctrl_c_at_the_prompt_leaves_with_0(backend: str) -> None:
+def test_a_second_ctrl_c_at_the_prompt_leaves_with_0(backend: str) -> None:
     with terminal("--backend", backend) as screen:
         screen.expect("you> ")
         screen.type("half a li\x03")
+        screen.expect("press Ctrl-C again to leave")
+        screen.expect("you> ")
+        screen.type("\x03")
 
         assert screen.end() == 0
         assert "Traceback" not in screen.seen
+
+
+def test_keys_that_the_plain_prompt_does_not_know_are_not_sent_to_the_model(tmp_path: Path) -> None:
+    saved = tmp_path / "call.json"
+    with terminal("--transcript", str(saved)) as screen:
+        screen.expect("talking to echo")
+        screen.expect("you> ")
+        screen.type("a\x1b[D\x1b[1;5Cb\x1bOAc\x1b[200~d\x1b[201~\n")
+        screen.expect("short")
+        screen.expect("you> ")
+        screen.type("\x04")
+
+        assert screen.end() == 0
+    assert '"abcd"' in saved.read_text()
 
 
 def test_ctrl_c_under_say_ends_with_1() -> None:
@@ -213,7 +163,7 @@ def test_a_call_that_is_left_with_ctrl_c_is_stored_and_traced(tmp_path: Path) ->
         screen.type("\x03")
         screen.expect("interrupted; kept")
         screen.expect("you> ")
-        screen.type("\x03")
+        screen.type("\x04")
         screen.expect("the trace of 1 answer is in ")
 
         assert screen.end() == 0

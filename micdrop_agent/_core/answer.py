@@ -32,6 +32,7 @@ from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
 )
+from micdrop_agent.result import TraceEvent
 
 if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
@@ -133,6 +134,11 @@ class Answer(ObjectReceiveStream[str]):
         if self._ending is None:
             raise RuntimeError("the answer is still running; await answer.wait() for its result")
         return self._ending.result
+
+    @property
+    def trace(self) -> tuple[TraceEvent, ...]:
+        """What has happened so far, in order, with times; ``result.trace`` has all of it at the end."""
+        return tuple(TraceEvent(*each) for each in self._turn.facts.trace)
 
     def _ended_with(self, result: AnswerResult) -> bool:
         """Whether ``result`` is this very answer's."""

@@ -2,12 +2,15 @@
 
 A thread that sits in ``input()`` cannot be cancelled, and one that is left behind holds the
 lock of ``sys.stdin``, on which the interpreter aborts when it ends. Waiting for the file
-descriptor can be cancelled like anything else.
+descriptor can be cancelled like anything else. On a terminal it is the plain way, without ``prompt_toolkit``:
+the system edits the line then, and cuts it at 4,095 characters.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -15,6 +18,8 @@ import anyio.lowlevel
 __all__ = ["Lines"]
 
 CHUNK_BYTES = 65536
+# What a terminal sends for an arrow key, or around pasted text; a model would read it as words.
+_KEYS: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~])|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Lines:
@@ -40,11 +45,7 @@ class Lines:
             return None
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
-        return line.decode(errors="replace").rstrip("\r")
-
-    def drop(self) -> None:
-        """Forget a line that was begun."""
-        self._buffer.clear()
+        return _KEYS.sub("", line.decode(errors="replace").rstrip("\r"))
 
     async def _wait(self) -> None:
         try:

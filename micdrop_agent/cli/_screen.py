@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from typing import TYPE_CHECKING, Final
 
 import attrs
+
+from micdrop_agent.cli._wrap import Wrap
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -108,6 +111,10 @@ class Screen:
         self._prompting = prompting
         self._at_prompt = False
         self._open_line = False
+        self._spinning = False
+        terminal = self._shared and not self._raw and os.environ.get("TERM") != "dumb"
+        self._may_spin = terminal
+        self._wrap = Wrap(shutil.get_terminal_size().columns) if terminal else None
 
     def prompt(self) -> None:
         """Ask for the next turn."""
@@ -122,12 +129,28 @@ class Screen:
     def chunk(self, text: str) -> None:
         """Show a piece of the answer at once."""
         if text:
-            self._text.write(text if self._raw else printable(text))
+            self._stop_spinning()
+            shown = text if self._raw else printable(text)
+            self._text.write(shown if self._wrap is None else self._wrap.feed(shown))
             self._text.flush()
             self._open_line = not text.endswith("\n")
 
+    def spin(self, frame: str) -> None:
+        """Show that the answer is awaited; the next output takes the frame away."""
+        if self._may_spin and not self._open_line:
+            self._spinning = True
+            print(f"\r{frame} ", end="", file=sys.stderr, flush=True)
+
+    def _stop_spinning(self) -> None:
+        if self._spinning:
+            self._spinning = False
+            print("\r  \r", end="", file=sys.stderr, flush=True)
+
     def end_of_text(self) -> None:
         """Close the line that the answer left open."""
+        self._stop_spinning()
+        if self._wrap is not None:
+            self._wrap.newline()
         if self._open_line:
             self._open_line = False
             self._text.write("\n")
@@ -135,6 +158,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Show one dim line about what happened."""
+        self._stop_spinning()
         if self._shared:
             self.end_of_text()
         again = self._at_prompt

@@ -1,9 +1,9 @@
 """One chat: turns from ``--say``, from a pipe, or from a person with Ctrl-C as barge-in.
 
-signals ──▶ watch ──┬─ an answer runs: agent.cancel()
-                    └─ else: leave
-lines ────▶ turns ──▶ agent.answer() ──▶ Screen
-                           └── switches, and a store that fails ──▶ notes
+signals ──────────▶ watch ──┬─ an answer runs: agent.cancel()
+                            └─ else: leave, on a second Ctrl-C
+Editor or Lines ──▶ turns ──▶ agent.answer() ──▶ Screen
+                                   └── retries, switches, a store that fails ──▶ notes
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import anyio.to_thread
 
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent.cli._agents import make_chain
+from micdrop_agent.cli._editor import Editor, can_edit
 from micdrop_agent.cli._lines import Lines
 from micdrop_agent.cli._options import SYSTEM_PROMPT
+from micdrop_agent.cli._progress import show_progress
 from micdrop_agent.cli._screen import Figures, Screen, one_line
 from micdrop_agent.cli._traces import Traces
 from micdrop_agent.errors import MicdropError
@@ -52,7 +54,7 @@ async def chat(options: ChatOptions) -> int:
         UsageError: The agent refused an option.
     """
     person = not options.say and sys.stdin.isatty()
-    screen = Screen(json_only=options.json, prompting=person)
+    screen = Screen(json_only=options.json, prompting=person and not can_edit())
     async with AsyncExitStack() as stack:
         kept: Kept | None = None
         before: Sequence[Item] = ()
@@ -115,6 +117,7 @@ class Session:
         self._in_turn = False
         self._cut = False
         self._at_prompt = False
+        self._leaving = False
         self._interrupted = False
 
     async def run(self) -> int:
@@ -146,7 +149,10 @@ class Session:
                 self._agent.cancel()
             if not self._person:
                 self._interrupted = True
-            if not self._in_turn:
+            if self._at_prompt and not self._leaving:  # the plain prompt; in the editor Ctrl-C is a key
+                self._leaving = True
+                self._screen.note("press Ctrl-C again to leave")
+            elif not self._in_turn:
                 # While the agent still starts, there was no prompt to leave from.
                 self._interrupted = self._interrupted or not self._at_prompt
                 self._scope.cancel()
@@ -170,15 +176,20 @@ class Session:
 
     async def _read(self) -> None:
         """Turns from standard input, to its end."""
-        lines = Lines(sys.stdin.fileno())
+        lines = Editor(self._screen.note) if self._person and can_edit() else Lines(sys.stdin.fileno())
+        if self._person:
+            self._screen.note(f"talking to {self._who()} · Ctrl-C interrupts an answer · Ctrl-D leaves")
         while not self._interrupted:
             self._screen.prompt()
             self._at_prompt = self._person
+            self._leaving = False
             try:
                 line = await lines.next()
             except anyio.get_cancelled_exc_class():
                 self._screen.new_line()
                 raise
+            finally:
+                self._at_prompt = False
             if line is None:
                 self._screen.new_line()
                 return
@@ -191,6 +202,9 @@ class Session:
                 if not self._person:
                     raise
                 self._screen.note(f"error: {error}")
+
+    def _who(self) -> str:
+        return ", then ".join(spec.label for spec in (self._options.agent, *self._options.fallback))
 
     async def _turn(self, text: str) -> None:
         """One user message and its answer."""
@@ -205,16 +219,24 @@ class Session:
                 await self._save()
 
     async def _answer(self) -> None:
+        with lone_error_unwrapped():
+            await self._hear()
+
+    async def _hear(self) -> None:
         started = anyio.current_time()
         first: float | None = None
         chunks = 0
         answer = self._agent.answer()
         try:
-            async for chunk in answer:
-                if first is None:
-                    first = anyio.current_time() - started
-                chunks += 1
-                self._screen.chunk(chunk)
+            async with anyio.create_task_group() as tasks:
+                if sys.stderr.isatty():  # a program reads what remains: the figures, and the error
+                    tasks.start_soon(show_progress, answer, self._screen)
+                async for chunk in answer:
+                    if first is None:
+                        first = anyio.current_time() - started
+                    chunks += 1
+                    self._screen.chunk(chunk)
+                tasks.cancel_scope.cancel()
         finally:
             self._screen.end_of_text()
         figures = Figures(first=first, total=anyio.current_time() - started, chunks=chunks)

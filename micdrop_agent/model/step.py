@@ -141,7 +141,14 @@ class Step:
         if wait is None:
             raise error
         self.agent._safe_logger.info("retry %d in %.2f s: %s", retries, wait, error)
-        self.turn.facts.note("retry", number=retries, agent=self.turn.label, wait=round(wait, 3), error=error.kind)
+        self.turn.facts.note(
+            "retry",
+            number=retries,
+            of=self.agent.retry.max_retries,
+            agent=self.turn.label,
+            wait=round(wait, 3),
+            error=error.kind,
+        )
         await self._wait(wait)
 
     def _wait_before(self, retry: int, error: ProviderError) -> float | None:
