@@ -39,7 +39,7 @@ class Wrap:
             if letter == " ":  # it would be the end of the line: the break stands for it
                 self.newline()
                 return "\n"
-            broken = self._break()
+            broken = self._break(takes_word=width == 1)  # a line may break before a wide letter
         self._column += width
         if letter == " " or width == 2:  # noqa: PLR2004 - cells of a wide letter; a line may break behind each
             self._word, self._word_width = "", 0
@@ -48,10 +48,10 @@ class Wrap:
             self._word_width += width
         return broken + letter
 
-    def _break(self) -> str:
+    def _break(self, *, takes_word: bool) -> str:
         """Begin a new line, and take the word along unless it fills the line by itself."""
         word, width = self._word, self._word_width
-        taken = 0 < width < self._column
+        taken = takes_word and 0 < width < self._column
         self._column = width if taken else 0
         if not taken:
             self._word, self._word_width = "", 0
