@@ -68,6 +68,19 @@ def _common(body: dict[str, Any], history: str) -> list[str]:
     return bad
 
 
+def _choice(body: dict[str, Any], *, calls: bool, mixed: bool = False) -> list[str]:
+    """Rules about declarations: Anthropic-, Bedrock- and Cerebras-like gateways refuse the rest."""
+    tools, choice = body.get("tools", []), body.get("tool_choice")
+    functions = [tool.get("function", tool) for tool in tools if tool.get("type") == "function"]
+    bad = ["calls in the history, and no tools"] if calls and not tools else []
+    bad += ["tool_choice without tools"] if choice is not None and not tools else []
+    names = [function["name"] for function in functions]
+    bad += [f"a tool is declared twice: {names}"] if len(set(names)) < len(names) else []
+    bad += [f"tool name {name!r}" for name in names if not NAME.fullmatch(name)]
+    bad += ["strict and not strict"] if not mixed and len({bool(one.get("strict")) for one in functions}) > 1 else []
+    return bad
+
+
 def _call(where: str, call: dict[str, Any], seen: set[str], longest: int) -> list[str]:
     bad = _members(where, call, "id", "type", "function")
     function = call.get("function", {})
@@ -109,6 +122,7 @@ def chat(body: dict[str, Any], *, longest_id: int = 40, prefix: bool = False) ->
             bad += _members(where, message, *allowed) + _words(where, message)
         else:
             bad.append(f"{where}: role {role!r}")
+    bad += _choice(body, calls=bool(seen))
     return bad + ([f"{waiting} have no result"] if waiting else [])
 
 
@@ -184,6 +198,7 @@ def responses(body: dict[str, Any]) -> list[str]:  # noqa: C901 - one branch for
             bad += [] if isinstance(item["output"], str) else [f"{where}: output is no text"]
         else:
             bad.append(f"{where}: type {kind!r}")
+    bad += _choice(body, calls=bool(calls), mixed=True)
     return bad + ([f"{waiting} have no output"] if waiting else [])
 
 

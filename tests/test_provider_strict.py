@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
     from micdrop_agent import Item
 
+STRICT = attrs.evolve(OPENAI, mixed_strict=False)
 MAKERS: dict[str, Callable[[], BodyBuilder]] = {
-    "openai_chat": lambda: chat_builder(OPENAI, "m"),
-    "template": lambda: chat_builder(attrs.evolve(OPENAI, **TEMPLATE_FORM), "m"),
+    "openai_chat": lambda: chat_builder(STRICT, "m"),
+    "template": lambda: chat_builder(attrs.evolve(STRICT, **TEMPLATE_FORM), "m"),
     "mistral": lambda: chat_builder(MISTRAL, "m"),
     "openai_responses": lambda: BodyBuilder("m", ResponsesDialect(), "input", "responses"),
     "deepseek_responses": lambda: BodyBuilder("m", ResponsesDialect(typed=True), "input", "responses"),
 }
 TOOL = Tool.from_schema("w", "Weather", {"type": "object", "properties": {}}, lambda: "sun")
+LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+FREE = Tool.from_schema("free", "Labels", {"type": "object", "properties": {"labels": LABELS}}, lambda _: "ok")
 TEXTS = st.sampled_from(
     ["Hi.", "So?", "", " \n", "\u200b", "Ålesund 日本", "half \ud83d", "\x00", '"\\', "\u2028"]
 ) | st.text(max_size=4)
@@ -81,15 +84,16 @@ CONVERSATIONS = st.one_of(
     items=CONVERSATIONS,
     steps=st.lists(st.integers(0, 9), max_size=3),
     spoken=st.sampled_from([None, None, "It is ", " x"]),
-    tools=st.booleans(),
+    tools=st.sampled_from([(), (TOOL,), (TOOL, FREE)]),
+    may_call=st.booleans(),
 )
 def test_every_request_of_a_call_is_one_that_strict_servers_take(
-    dialect: str, items: list[Item], steps: list[int], spoken: str | None, tools: bool
+    dialect: str, items: list[Item], steps: list[int], spoken: str | None, tools: tuple[Tool, ...], may_call: bool
 ) -> None:
     builder = MAKERS[dialect]()
-    offered = [TOOL] if tools else []
-    bodies = [builder.build(Request(items=items[:step], tools=offered)) for step in sorted(steps)]
-    bodies.append(builder.build(Request(items=items, tools=offered, continue_from=spoken)))
+    offered = tools if may_call else ()
+    bodies = [builder.build(Request(items=items[:step], tools=offered, declared=tools)) for step in sorted(steps)]
+    bodies.append(builder.build(Request(items=items, tools=offered, declared=tools, continue_from=spoken)))
     for body in bodies:
         value: Any = strict_rules.strict_json(body)
         assert strict_rules.RULES[dialect](value) == [], value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from micdrop_agent.providers.code_sources import CODES
+
 if TYPE_CHECKING:
     from micdrop_agent.errors import FailureKind
 
@@ -93,6 +95,8 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "invalid_request": "bad_request",
 }
 
+KIND_OF_CODE.update({code: kind for row in CODES for kind, codes in row.codes.items() for code in codes})
+
 KIND_OF_STATUS: Final[dict[int, FailureKind]] = {
     401: "auth",
     402: "quota",
@@ -108,8 +112,11 @@ KIND_OF_STATUS: Final[dict[int, FailureKind]] = {
     529: "overloaded",  # Anthropic and gateways in front of it
 }
 
-STRONG: Final = frozenset({"quota", "context_length", "content_filter", "auth", "not_found", "rate_limit"})
-"""Kinds that a code names more exactly than the status it came with (429 for an empty account)."""
+STRONG: Final = frozenset(
+    {"quota", "context_length", "content_filter", "auth", "not_found", "rate_limit", "overloaded", "empty"}
+)
+"""Kinds that a code names more exactly than the status it came with (429 for an empty account, 400 for a model
+whose call cannot be read)."""
 
 PLAIN: Final[dict[FailureKind, str]] = {
     "bad_request": "it cannot read this request",
@@ -124,7 +131,7 @@ PLAIN: Final[dict[FailureKind, str]] = {
     "server": "a fault of the server",
     "connection": "the connection failed",
     "truncated": "cut off",
-    "empty": "nothing was said",
+    "empty": "nothing that can be used was said",
     "max_steps": "too many steps",
     "protocol": "not the expected format",
 }

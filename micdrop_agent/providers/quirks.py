@@ -169,6 +169,7 @@ def quirks_of(base_url: str, model: str) -> ChatQuirks:
     """The quirks of the server behind ``base_url``, or of the one that ``model`` names behind a gateway."""
     host = urlsplit(base_url).hostname or ""
     for row in SERVERS:
-        if any(host == known or host.endswith(f".{known}") for known in row.hosts):
+        # Vertex has a host for each region: europe-west1-aiplatform.googleapis.com.
+        if any(host == known or host.endswith((f".{known}", f"-{known}")) for known in row.hosts):
             return row
     return next((row for row in SERVERS if row.models and re.search(row.models, model, re.IGNORECASE)), _ANY)

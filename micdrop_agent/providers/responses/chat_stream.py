@@ -249,7 +249,7 @@ class ChatTranslator(Translator):
                 self._attachments.keep(call, self._response, thoughts)
 
     def _stop(self, raw: str) -> None:
-        failed = FAILED_REASONS.get(raw.lower())
+        failed = FAILED_REASONS.get(raw.partition(":")[0].strip().lower())  # Gemini adds a detail after a colon
         if failed is not None and raw not in self._quirks.finish_reasons:
             self.fail(failed, f"gave up in the middle of its response (finish reason {raw})", retryable=True)
             return

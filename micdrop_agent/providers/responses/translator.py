@@ -222,6 +222,9 @@ FAILED_REASONS: Final[dict[str, FailureKind]] = {
     "network_error": "server",  # Zhipu
     "insufficient_system_resource": "overloaded",  # DeepSeek
     "overloaded": "overloaded",
+    "malformed_function_call": "empty",  # Gemini: the model's call cannot be read; asked again once
+    "unexpected_tool_call": "empty",
+    "malformed_response": "empty",
 }
 """Reasons that say that the model did not finish."""
 
