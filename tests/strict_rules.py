@@ -1,16 +1,41 @@
-"""Rules by which providers refuse a request, from their documentation and from reports of refusals; pure functions.
+"""The strict model of requests: why a provider would answer 400 to a body.
 
-Written from the outside: nothing of the library is used, so that a mistake is not made twice.
+``cases/strict_provider.py``, as it was handed in, has the rules of reports; here are those of the providers' own
+documentation on top of it. Written from the outside: nothing of the library is used, so that a mistake is not made twice.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-NINE = re.compile(r"[a-zA-Z0-9]{9}")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def load(given: Path | None = None) -> ModuleType:
+    """The handed-in rules: those beside the cases in a folder that is given, or our copy."""
+    folders = [] if given is None else [given, given / "tools", given.parent / "tools"]
+    path = next((folder / "strict_provider.py" for folder in folders if (folder / "strict_provider.py").exists()), None)
+    ours = Path(__file__).parent / "cases" / "strict_provider.py"
+    spec = importlib.util.spec_from_file_location("strict_provider", path or ours)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PROVIDER = load()
+DIALECTS: dict[str, Callable[[dict[str, Any]], list[str]]] = PROVIDER.DIALECTS
+strict_schema: Callable[[Any], list[str]] = PROVIDER.strict_schema
 
 
 def _no_constant(word: str) -> Any:
@@ -35,178 +60,136 @@ def strict_json(text: str | bytes) -> Any:
     return value
 
 
-def _arguments(where: str, text: Any) -> list[str]:
-    if not isinstance(text, str):
-        return [f"{where}: arguments are no text"]
+def _readable(text: Any) -> bool:
     try:
-        value = strict_json(text)
-    except (ValueError, RecursionError) as error:
-        return [f"{where}: arguments cannot be read: {error}"]
-    return [] if isinstance(value, dict) else [f"{where}: arguments are no object"]
+        return isinstance(text, str) and isinstance(strict_json(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
-def _words(where: str, message: dict[str, Any]) -> list[str]:
-    content = message.get("content")
-    if not isinstance(content, str):
-        return [f"{where}: content is no text"]
-    return [] if content.strip() else [f"{where}: content is blank"]
+def _call(call_id: Any, name: Any, arguments: Any, longest: int) -> Iterator[str]:
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= longest:
+        yield f"id {call_id!r} is blank or too long"
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        yield f"name {name!r}"
+    if not _readable(arguments):
+        yield f"arguments cannot be read: {arguments!r}"
 
 
-def _members(where: str, message: dict[str, Any], *allowed: str) -> list[str]:
-    surplus = set(message) - set(allowed)
-    return [f"{where}: unknown members {sorted(surplus)}"] if surplus else []
+def _surplus(item: dict[str, Any], *allowed: str) -> Iterator[str]:
+    if surplus := set(item) - set(allowed):
+        yield f"unknown members {sorted(surplus)}"
 
 
-def _common(body: dict[str, Any], history: str) -> list[str]:
-    bad = [] if body.get("stream") is True else ["stream is not on"]
-    if not isinstance(body.get("model"), str) or not body["model"]:
-        bad.append("no model")
-    if not body[history]:
-        bad.append(f"{history} is empty")
-    if "tools" in body and not body["tools"]:
-        bad.append("tools is empty")
-    return bad
+def _words(item: dict[str, Any]) -> Iterator[str]:
+    content = item.get("content")
+    if not isinstance(content, str) or not content.strip():
+        yield f"content is blank or no text: {content!r}"
 
 
-def _choice(body: dict[str, Any], *, calls: bool, mixed: bool = False) -> list[str]:
-    """Rules about declarations: Anthropic-, Bedrock- and Cerebras-like gateways refuse the rest."""
-    tools, choice = body.get("tools", []), body.get("tool_choice")
-    functions = [tool.get("function", tool) for tool in tools if tool.get("type") == "function"]
-    bad = ["calls in the history, and no tools"] if calls and not tools else []
-    bad += ["tool_choice without tools"] if choice is not None and not tools else []
-    names = [function["name"] for function in functions]
-    bad += [f"a tool is declared twice: {names}"] if len(set(names)) < len(names) else []
-    bad += [f"tool name {name!r}" for name in names if not NAME.fullmatch(name)]
-    bad += ["strict and not strict"] if not mixed and len({bool(one.get("strict")) for one in functions}) > 1 else []
-    return bad
+def _message(item: dict[str, Any], longest: int, *, prefix: bool) -> Iterator[str]:
+    role = item.get("role")
+    if role == "tool":
+        yield from _surplus(item, "role", "tool_call_id", "content")
+        if not isinstance(item.get("content"), str):
+            yield "content is no text"
+    elif role == "assistant" and "tool_calls" in item:
+        yield from _surplus(item, "role", "content", "tool_calls")
+        yield from () if item["content"] is None else _words(item)
+        for call in item["tool_calls"]:
+            yield from _surplus(call, "id", "type", "function")
+            yield from _surplus(call["function"], "name", "arguments")
+            yield from _call(call.get("id"), call["function"].get("name"), call["function"].get("arguments"), longest)
+    else:
+        yield from _surplus(item, "role", "content", *(("prefix",) if prefix and role == "assistant" else ()))
+        yield from _words(item)
+        if role not in {"system", "user", "assistant"}:
+            yield f"role {role!r}"
 
 
-def _call(where: str, call: dict[str, Any], seen: set[str], longest: int) -> list[str]:
-    bad = _members(where, call, "id", "type", "function")
-    function = call.get("function", {})
-    bad += _members(where, function, "name", "arguments") + _arguments(where, function.get("arguments"))
-    if not NAME.fullmatch(function.get("name", "")):
-        bad.append(f"{where}: name {function.get('name')!r}")
-    if not 0 < len(call.get("id", "")) <= longest or call["id"] in seen:
-        bad.append(f"{where}: id {call.get('id')!r} is blank, too long, or was used before")
-    seen.add(call["id"])
-    return bad
-
-
-def chat(body: dict[str, Any], *, longest_id: int = 40, prefix: bool = False) -> list[str]:
-    """Why OpenAI's Chat Completions would answer 400."""
-    bad = _common(body, "messages")
-    seen: set[str] = set()
-    waiting: list[str] = []
-    for number, message in enumerate(body["messages"]):
-        where, role = f"messages[{number}]", message.get("role")
-        if waiting and role != "tool":
-            bad.append(f"{where}: {waiting} have no result before it")
-            waiting = []
-        if role == "tool":
-            bad += _members(where, message, "role", "tool_call_id", "content")
-            if message.get("tool_call_id") not in waiting:
-                bad.append(f"{where}: a result of no call before it")
+def _item(item: dict[str, Any], waiting: list[str]) -> Iterator[str]:
+    match item.get("type", "message"):
+        case "function_call":
+            yield from _surplus(item, "type", "call_id", "name", "arguments")
+            yield from _call(item.get("call_id"), item.get("name"), item.get("arguments"), 64)
+            waiting.append(item["call_id"])
+        case "function_call_output":
+            yield from _surplus(item, "type", "call_id", "output")
+            if item["call_id"] not in waiting:
+                yield "an output of no call before it"
             else:
-                waiting.remove(message["tool_call_id"])
-            bad += [] if isinstance(message.get("content"), str) else [f"{where}: content is no text"]
-        elif role == "assistant" and "tool_calls" in message:
-            bad += _members(where, message, "role", "content", "tool_calls")
-            bad += [] if message["tool_calls"] else [f"{where}: tool_calls is empty"]
-            bad += [] if message["content"] is None else _words(where, message)
-            for call in message["tool_calls"]:
-                bad += _call(where, call, seen, longest_id)
-                waiting.append(call["id"])
-        elif role in {"system", "user", "assistant"}:
-            allowed = ("role", "content", "prefix") if prefix and role == "assistant" else ("role", "content")
-            bad += _members(where, message, *allowed) + _words(where, message)
-        else:
-            bad.append(f"{where}: role {role!r}")
-    bad += _choice(body, calls=bool(seen))
-    return bad + ([f"{waiting} have no result"] if waiting else [])
+                waiting.remove(item["call_id"])
+        case _:
+            yield from _surplus(item, "type", "role", "content")
+            yield from _words(item)
+            if item.get("role") not in {"system", "user", "assistant"}:
+                yield f"role {item.get('role')!r}"
+            if waiting:
+                yield f"words between {waiting} and the output"
+
+
+def _declared(body: dict[str, Any], *, calls: bool) -> list[str]:
+    """Rules about declarations: Anthropic-, Bedrock- and Cerebras-like gateways refuse the rest."""
+    tools = body.get("tools", [])
+    functions = [tool.get("function", tool) for tool in tools if tool.get("type") == "function"]
+    names = [function["name"] for function in functions]
+    bad = ["calls in the history, and no tools"] if calls and not tools else []
+    bad += ["tool_choice without tools"] if body.get("tool_choice") is not None and not tools else []
+    bad += [f"a tool is declared twice: {names}"] if len(set(names)) < len(names) else []
+    mixed = "messages" in body and len({bool(function.get("strict")) for function in functions}) > 1
+    return bad + (["strict and not strict"] if mixed else [])
+
+
+def _documented(body: dict[str, Any], longest: int = 40, *, prefix: bool = False) -> list[str]:
+    history = "messages" if "messages" in body else "input"
+    bad = [] if body.get("stream") is True else ["stream is not on"]
+    bad += [] if isinstance(body.get("model"), str) and body["model"] else ["no model"]
+    bad += [] if body[history] else [f"{history} is empty"]
+    waiting: list[str] = []
+    for number, item in enumerate(body[history]):
+        found = _message(item, longest, prefix=prefix) if history == "messages" else _item(item, waiting)
+        bad += [f"{history}[{number}]: {why}" for why in found]
+    calls = any(item.get("tool_calls") or item.get("type") == "function_call" for item in body[history])
+    return bad + _declared(body, calls=calls)
+
+
+def chat(body: dict[str, Any]) -> list[str]:
+    """Why OpenAI's Chat Completions would answer 400."""
+    return DIALECTS["openai_chat"](body) + _documented(body)
 
 
 def mistral(body: dict[str, Any]) -> list[str]:
-    """Why Mistral would answer 400 or 422."""
-    bad = chat(body, longest_id=9, prefix=True)
+    """Why Mistral would answer 400 or 422; with ``prefix`` its own message may be the last one."""
     messages = body["messages"]
-    previous = ""
-    for number, message in enumerate(messages):
-        role = message["role"]
-        if previous == "tool" and role not in {"tool", "assistant"}:
-            bad.append(f"messages[{number}]: {role} behind a result")
-        bad += [
-            f"messages[{number}]: id {call['id']!r}"
-            for call in message.get("tool_calls", ())
-            if not NINE.fullmatch(call["id"])
-        ]
-        if message.get("prefix") and number + 1 < len(messages):
-            bad.append(f"messages[{number}]: prefix before the end")
-        previous = role
-    if previous not in {"user", "tool"} and not messages[-1].get("prefix"):
-        bad.append(f"the last message is of {previous}")
-    return bad
+    bad = [] if messages[-1].get("prefix") else [why for why in DIALECTS["mistral"](body) if "last role" in why]
+    bad += [why for why in DIALECTS["mistral"](body) if "last role" not in why] + _documented(body, 9, prefix=True)
+    roles = [message["role"] for message in messages]
+    pairs = enumerate(itertools.pairwise(roles), 1)
+    bad += [
+        f"messages[{at}]: {b} behind a result" for at, (a, b) in pairs if a == "tool" and b not in {"tool", "assistant"}
+    ]
+    return bad + ["prefix before the end" for message in messages[:-1] if message.get("prefix")]
 
 
 def template(body: dict[str, Any]) -> list[str]:
-    """Why the chat template of an open model would raise."""
-    bad = chat(body)
-    wanted = "user"
+    """Why the chat template of an open model would raise: it counts calls and their results among the turns."""
+    bad, wanted = DIALECTS["template"](body) + _documented(body), "user"
     for number, message in enumerate(body["messages"]):
         role = message["role"]
-        if role == "system":
-            bad += [f"messages[{number}]: system behind the beginning"] if number else []
-        elif role == "tool":
+        if role == "tool":
             wanted = "assistant"
-        else:
-            if role != wanted:
-                bad.append(f"messages[{number}]: {role} where {wanted} is due")
+        elif role != "system":
+            bad += [] if role == wanted else [f"messages[{number}]: {role} where {wanted} is due"]
             wanted = "user" if role == "assistant" else "assistant"
-    if body["messages"][-1]["role"] not in {"user", "tool"}:
-        bad.append("there is nothing to answer at the end")
-    return bad
+    last = body["messages"][-1]["role"]
+    return bad if last in {"user", "tool"} else [*bad, "there is nothing to answer at the end"]
 
 
-def responses(body: dict[str, Any]) -> list[str]:  # noqa: C901 - one branch for each kind of item
-    """Why OpenAI's Responses API, or a server that copies it strictly, would answer 400."""
-    bad = _common(body, "input")
-    calls: list[str] = []
-    waiting: list[str] = []
-    for number, item in enumerate(body["input"]):
-        where, kind = f"input[{number}]", item.get("type", "message")
-        if kind == "message":
-            bad += _members(where, item, "type", "role", "content") + _words(where, item)
-            if item.get("role") not in {"system", "user", "assistant"}:
-                bad.append(f"{where}: role {item.get('role')!r}")
-            if waiting:
-                bad.append(f"{where}: words between {waiting} and the output")
-        elif kind == "function_call":
-            bad += _members(where, item, "type", "call_id", "name", "arguments")
-            bad += _arguments(where, item.get("arguments"))
-            if not 0 < len(item["call_id"]) <= 64 or item["call_id"] in calls:
-                bad.append(f"{where}: call_id {item['call_id']!r} is blank, too long, or was used before")
-            if not NAME.fullmatch(item["name"]):
-                bad.append(f"{where}: name {item['name']!r}")
-            calls.append(item["call_id"])
-            waiting.append(item["call_id"])
-        elif kind == "function_call_output":
-            bad += _members(where, item, "type", "call_id", "output")
-            if item["call_id"] not in waiting:
-                bad.append(f"{where}: an output of no call before it")
-            else:
-                waiting.remove(item["call_id"])
-            bad += [] if isinstance(item["output"], str) else [f"{where}: output is no text"]
-        else:
-            bad.append(f"{where}: type {kind!r}")
-    bad += _choice(body, calls=bool(calls), mixed=True)
-    return bad + ([f"{waiting} have no output"] if waiting else [])
-
-
-RULES = {
+RULES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "openai_chat": chat,
-    "openai_responses": responses,
+    "openai_responses": lambda body: DIALECTS["openai_responses"](body) + _documented(body),
     "mistral": mistral,
     "template": template,
-    "deepseek_responses": responses,
+    "deepseek_responses": lambda body: DIALECTS["deepseek_responses"](body) + _documented(body),
 }
 """By the names of the dialects in the cases."""

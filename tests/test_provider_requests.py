@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+import strict_rules
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,23 +21,10 @@ from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
     from micdrop_agent import Item
 
 CASES = Path(__file__).parent / "cases"
-
-
-def load_strict_provider() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("strict_provider", CASES / "strict_provider.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-strict = load_strict_provider()
 
 
 CHAT_SERVERS = {
@@ -90,9 +77,9 @@ def test_a_conversation_becomes_the_request_of_its_case(case: str, dialect: str)
     body = body_of(dialect, items, tools)
     expected = data["dialects"][dialect]
     bound: dict[str, str] = {}
-    assert strict.DIALECTS[dialect](body) == []
+    assert strict_rules.DIALECTS[dialect](body) == []
     if "exact" in expected:
-        assert strict.match(expected["exact"], history_of(body), bound), history_of(body)
+        assert strict_rules.PROVIDER.match(expected["exact"], history_of(body), bound), history_of(body)
     names = expected.get("distinct", [])
     assert len({bound[name] for name in names}) == len(names)
     declared = [tool.get("function", tool) for tool in body["tools"]]
@@ -113,7 +100,7 @@ CONVERSATIONS = st.lists(ITEMS, max_size=12).map(lambda items: [Message("system"
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(items=CONVERSATIONS)
 def test_a_strict_provider_takes_any_conversation(dialect: str, items: list[Item]) -> None:
-    assert strict.DIALECTS[dialect](body_of(dialect, items)) == []
+    assert strict_rules.DIALECTS[dialect](body_of(dialect, items)) == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -150,7 +137,7 @@ def test_the_first_message_of_a_call_sends_no_tools(dialect: str) -> None:
     assert "tools" not in body
     assert "tool_choice" not in body
     assert body["temperature"] == 0.5
-    assert strict.DIALECTS[dialect](body) == []
+    assert strict_rules.DIALECTS[dialect](body) == []
     later = body_of(dialect, [SYSTEM, Message("user", "hi")], [WEATHER], settings={"tool_choice": "auto"})
     assert later["tool_choice"] == "auto"
     assert len(later["tools"]) == 1

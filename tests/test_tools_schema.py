@@ -6,7 +6,6 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
-import importlib.util
 import json
 import pathlib
 import uuid
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, NotRequired,
 
 import attrs
 import pytest
+import strict_rules
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,22 +29,12 @@ if TYPE_CHECKING:
 CASES = pathlib.Path(__file__).parent / "cases"
 
 
-def _strict_provider() -> Any:
-    spec = importlib.util.spec_from_file_location("strict_provider", CASES / "strict_provider.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-STRICT = _strict_provider()
 ALLOWED = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "$ref", "$defs"}
 
 
 def assert_strict(schema: Any) -> None:
     """What strict mode asks for, and no keyword that some server with strict mode refuses."""
-    assert STRICT.strict_schema(schema) == []
+    assert strict_rules.strict_schema(schema) == []
 
     def visit(node: dict[str, Any]) -> None:
         assert set(node) <= ALLOWED | {"description"}

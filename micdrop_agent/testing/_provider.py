@@ -176,6 +176,7 @@ class ScriptedProvider:
         requests: Every request, in order of arrival.
         connections: Connections accepted so far.
         open_connections: Connections that neither side has closed.
+        open_by_host: The same for each host.
         refuse: Connections that are still to be refused.
     """
 
@@ -190,6 +191,7 @@ class ScriptedProvider:
         self.on_request: Callable[[ReceivedRequest], object] | None = None
         self.connections: int = 0
         self.open_connections: int = 0
+        self.open_by_host: dict[str, int] = {}
         self.refuse: int = 0
 
     async def __aenter__(self) -> Self:
@@ -255,6 +257,7 @@ class ScriptedProvider:
     async def _serve(self, stream: anyio.abc.ByteStream, host: str) -> None:
         self.connections += 1
         self.open_connections += 1
+        self.open_by_host[host] = self.open_by_host.get(host, 0) + 1
         number = self.connections
         connection = _Connection(stream)
         try:
@@ -266,6 +269,7 @@ class ScriptedProvider:
                 group.cancel_scope.cancel()
         finally:
             self.open_connections -= 1
+            self.open_by_host[host] -= 1
             with anyio.CancelScope(shield=True):
                 await anyio.aclose_forcefully(stream)
             self._notify()

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from micdrop_agent import ExtractJson, ExtractTag, Retry, Timeouts
+from micdrop_agent.providers.quirks import ChatQuirks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +44,20 @@ def check_known(found: dict[str, Any], known: AbstractSet[str], where: str) -> N
         raise UnknownWordError(f"{where}: {sorted(unknown)}")
 
 
+DIALECTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "openai_chat": ("chat", {"quirks": ChatQuirks(mixed_strict=True)}),  # as OpenAI itself takes them
+    "openai_responses": ("responses", {}),
+    "mistral": ("mistral", {}),
+    "template": ("chat", {"dialect": "template"}),
+    "deepseek_responses": ("responses", {}),
+}
+"""Class and options for each provider family of the cases."""
+
 _LIMITS = {
     "timeout_ms": ("first_chunk", "between_chunks"),
     "first_text_timeout_ms": ("first_chunk",),
     "first_chunk_timeout_ms": ("first_chunk",),
+    "first_output_timeout_ms": ("first_chunk",),
     "between_chunks_ms": ("between_chunks",),
     "idle_timeout_ms": ("between_chunks",),
     "stall_timeout_ms": ("between_chunks",),
@@ -74,6 +85,7 @@ _PLAIN = frozenset(
         "auto_ignore_user_noise",
         "max_context_tokens",
         "think",
+        "strip_think",
     ]
 )
 """Options that are called the same here."""
@@ -107,6 +119,8 @@ def model_agent(
         **more,
         **{name: options[name] for name in _PLAIN & set(options)},
     }
+    if "strip_think" in settings:
+        settings["think"] = settings.pop("strip_think")
     extracted = settings.pop("extracted", None)
     if "extract" in options:
         settings["extract"] = extraction(options["extract"], extracted)

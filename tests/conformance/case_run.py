@@ -30,6 +30,11 @@ SCENARIO = {"provider", "steps", "expect", "backends", "options", "tools", "afte
 def run_way(way: Way, backend: Backend, strict: ModuleType) -> list[str]:
     """Play one way of a scenario; what is wrong."""
     check_known(way.scenario, SCENARIO, "scenario")
+    if keys := way.scenario["expect"].get("backends_equal"):
+        chosen = keys if isinstance(keys, list) else ["conversation", "events"]
+        problems = compare_backends({way.name: way.scenario}, chosen)
+        if problems:
+            return problems
     words = {step["do"] for step in way.scenario["steps"] if isinstance(step["do"], str)}
     if "run" in words:
         return _run_in_loops(way, backend, strict)
@@ -39,7 +44,8 @@ def run_way(way: Way, backend: Backend, strict: ModuleType) -> list[str]:
             way.settings["cleanup_steps"] = steps
             problems += [f"after {steps} steps: {problem}" for problem in _one(way, backend, strict)]
         return problems
-    return _one(way, backend, strict)
+    times = way.expect.get("repeat", 1)
+    return [problem for _ in range(times) for problem in _one(way, backend, strict)]
 
 
 def observe(way: Way, backend: Backend) -> World:
@@ -77,23 +83,36 @@ async def _play(world: World, native: bool) -> None:
         if "bug" in world.settings:
             _break_request(world)
         begin = anyio.current_time()
-        async with agent, anyio.create_task_group() as group:
-            host = Host(world, native=native)
-            await host.play(world.scenario["steps"], group)
-            world.facts["took"] = anyio.current_time() - begin
-            world.facts["active"] = getattr(agent, "active_name", None)
-            world.facts["open_connections"] = provider.open_connections
-            for task in world.facts.get("tasks", ()):
-                if not world.settings.get("linger"):
-                    task.cancel()
-            await settle()
-            group.cancel_scope.cancel()
+        try:
+            async with agent:
+                host = Host(world, native=native)
+                async with anyio.create_task_group() as group:
+                    await host.play(world.scenario["steps"], group)
+                    world.facts["took"] = anyio.current_time() - begin
+                    world.facts["active"] = getattr(agent, "active_name", None)
+                    world.look(provider)
+                    for task in world.facts.get("tasks", ()):
+                        if not world.settings.get("linger"):
+                            task.cancel()
+                    await settle()
+                    group.cancel_scope.cancel()
+                _raise(world.raises)
+        except Exception as error:
+            if world.raises is None:
+                raise
+            world.errors.append(error)  # what left the block is compared
         world.facts["conversation"] = wire.dump(agent.conversation)
         await settle()
         if native:
             await _collect(world)
         world.facts["tasks_left"] = _tasks(native) - tasks
-        world.facts["connections_left"] = provider.open_connections
+        world.look(provider, "connections_left")
+
+
+def _raise(error: Exception | None) -> None:
+    """The host's own block raises, if it does."""
+    if error is not None:
+        raise error
 
 
 async def _collect(world: World) -> None:

@@ -6,6 +6,16 @@ from typing import Any
 
 from case_agents import UnknownWordError
 
+
+def default_scripts(scenario: dict[str, Any]) -> list[list[Any]]:
+    """What the provider says when a scenario has no script: where it waits for a tool, it calls one first."""
+    moments = [str(step.get("when", "")).partition(":") for step in scenario["steps"]]
+    names = [name for word, _, name in moments if word in {"tool_started", "tool_returned"}]
+    if not names:
+        return [DEFAULT_SCRIPT]
+    return [[{"tool": names[0] or "get_time", "args": {}, "id": "c1"}, {"end": True}], DEFAULT_SCRIPT]
+
+
 DEFAULT_SCRIPT: list[Any] = [{"text": ["We open "]}, {"after_ms": 20}, {"text": ["at nine."]}, {"end": True}]
 """What the provider says when a scenario has no script."""
 
@@ -56,7 +66,7 @@ def script_parts(script: Any) -> list[dict[str, Any]]:
         UnknownWordError: A part has a word that the format does not know.
     """
     found = []
-    for part in [script] if isinstance(script, dict) else script:
+    for part in _in_one_write([script] if isinstance(script, dict) else script):
         if unknown := set(part) - PROVIDER_WORDS:
             raise UnknownWordError(f"provider words {sorted(unknown)}")
         whole = dict(part)
@@ -66,6 +76,18 @@ def script_parts(script: Any) -> list[dict[str, Any]]:
             if word in whole:
                 whole[word] = script_parts(whole[word])
         found.append(whole)
+    return found
+
+
+def _in_one_write(script: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``{"buffered": [a, b]}`` are parts that are sent in one write."""
+    found: list[dict[str, Any]] = []
+    for part in script:
+        inner = part.get("buffered")
+        if isinstance(inner, list):
+            found += [{**one, "buffered": True} for one in inner[:-1]] + inner[-1:]
+        else:
+            found.append(part)
     return found
 
 

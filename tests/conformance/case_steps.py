@@ -54,10 +54,19 @@ _STEP = frozenset(
         "name",
         "tool",
         "note",
+        "after_ms",
+        "buffer",
+        "error",
     ]
 )
 
-_CONSUME = re.compile(r"|(?:break|raise) after (\d+)|slow:? ?(\d+) ?ms|never(?: enter| read| start)?")
+_CONSUME = re.compile(
+    r"|(?:break|raise) after (?P<stop>\d+)|slow:? ?(?P<slow>\d+) ?ms(?: per chunk)?|never(?: enter| read| start)?"
+    r"|(?P<then>\d+) then (?P<what>idle|close)"
+)
+
+HOST_ERRORS: dict[str, type[Exception]] = {"RuntimeError": RuntimeError, "ValueError": ValueError, "KeyError": KeyError}
+"""What a host or a listener may raise."""
 
 
 class Host:
@@ -75,6 +84,7 @@ class Host:
         self.consuming: anyio.CancelScope | None = None
         self.task: asyncio.Task[Any] | None = None
         self._answers = 0
+        self._closing: set[str] = set()
         self.random = random.Random(7)  # repeatable moments
 
     async def play(self, steps: list[dict[str, Any]], group: TaskGroup) -> None:
@@ -83,6 +93,8 @@ class Host:
             if step["do"] not in SIZED:
                 check_known(step, _STEP, "step")
             following = steps[place + 1] if place + 1 < len(steps) else {}
+            if self.world.raises is not None:
+                return
             if "when" in step:
                 await Trigger(self, step).act()
             else:
@@ -126,6 +138,7 @@ class Host:
             "add_tool": lambda: self._add_tool(argument, step),
             "remove_tool": lambda: agent.remove_tool(argument or step["name"]),
             "gc": gc.collect,
+            "host_raises": lambda: self._raise(argument, step),
         }
         return actions.get(name)
 
@@ -149,7 +162,22 @@ class Host:
         tool = step.get("tool", {})
         spec = {} if isinstance(tool, str) else dict(tool)
         name = name or spec.pop("name", "") or (tool if isinstance(tool, str) else step["name"])
-        self.world.agent.add_tool(self.world.toolbox.special(name, spec))
+        try:
+            self.world.agent.add_tool(self.world.toolbox.special(name, spec))
+        except (ValueError, TypeError) as error:
+            if not step.get("expect_error"):
+                raise
+            self.world.facts["expected_error"] = error
+            return
+        if step.get("expect_error"):
+            self.world.problems.append("add_tool() should have raised")
+
+    def _raise(self, name: str, step: dict[str, Any]) -> None:
+        """The host's own block raises: nothing more is done in it."""
+        named = name or str(step.get("raises", step.get("error", "RuntimeError")))
+        if named not in HOST_ERRORS:
+            raise UnknownWordError(f"host_raises {named!r}")
+        self.world.raises = HOST_ERRORS[named]("the host failed")
 
     def _cancel(self, step: dict[str, Any]) -> None:
         begin = time.perf_counter()
@@ -181,13 +209,15 @@ class Host:
         known = _CONSUME.fullmatch(how)
         if known is None:
             raise UnknownWordError(f"consume {how!r}")
-        if (how and known[2] is None) or _named_task(step):
+        if (how and known["slow"] is None) or _named_task(step):
             self.world.facts.setdefault("left", []).append(heard.name)
         if how.startswith("never") or _named_task(step):
             return
-        if known[2] is not None:
-            self.world.slow[heard.name] = int(known[2]) / 1000
-        stop_after = int(known[1]) if known[1] else None
+        if known["slow"] is not None:
+            self.world.slow[heard.name] = int(known["slow"]) / 1000
+        stop_after = int(known["stop"] or known["then"] or 0) or None
+        if known["what"] == "close":
+            self._closing.add(heard.name)
         fail = how.startswith("raise")
         if self.native:
             self.task = asyncio.get_running_loop().create_task(self._run_consumer(heard, stop_after, fail))
@@ -203,6 +233,8 @@ class Host:
                         await self.world.consume(heard, stop_after=stop_after)
                         _fail()
                 await self.world.consume(heard, stop_after=stop_after)
+                if heard.name in self._closing:
+                    await heard.answer.aclose()
                 if self.world.settings.get("linger"):
                     # The host is in our clean-up when it is cancelled itself, and must notice.
                     await heard.answer.aclose()
@@ -231,8 +263,7 @@ class Host:
             if "role" in step and getattr(getattr(event, "message", None), "role", None) != step["role"]:
                 return
             if "raises" in step:
-                errors: dict[str, type[Exception]] = {"RuntimeError": RuntimeError, "ValueError": ValueError}
-                raise errors.get(step["raises"], RuntimeError)("listener failed")
+                raise HOST_ERRORS.get(step["raises"], RuntimeError)("listener failed")
             if "calls" in step:
                 for call in [step["calls"]] if isinstance(step["calls"], str) else step["calls"]:
                     act_now(world.agent, call)

@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import attrs
 
 from bodies import calls_are_paired
 from case_agents import UnknownWordError
@@ -23,7 +24,8 @@ SIZED = ("churn", "fuzz")
 """Steps whose whole numbers say how much is to be done; the format does not list their names."""
 
 _MANY = ("agents", "workers", "parallel", "tasks", "consumers", "at_once")
-_TIMES = ("times", "rounds", "answers", "turns", "cancels", "runs", "n", "seeds", "count")
+_TIMES = ("times", "rounds", "answers", "turns", "cancels", "runs", "n", "seeds", "schedules", "count")
+_OTHERS = ("cancel_after_ms", "seconds", "pool", "seed", "cancel")
 _WORDS = ("actions", "words", "of", "ops", "choose")
 
 
@@ -32,8 +34,8 @@ def _size(step: dict[str, Any], names: tuple[str, ...], otherwise: int) -> int:
 
 
 def _check_step(step: dict[str, Any]) -> None:
-    known = {"do", "when", "as", "note", "provider", "options", "steps", *_MANY, *_TIMES, *_WORDS}
-    if unknown := {name for name, value in step.items() if name not in known and not isinstance(value, int | float)}:
+    known = {"do", "when", "as", "note", "provider", "options", "steps", *_MANY, *_TIMES, *_WORDS, *_OTHERS}
+    if unknown := set(step) - known:
         raise UnknownWordError(f"{step['do']}: {sorted(unknown)}")
 
 
@@ -47,12 +49,32 @@ async def churn(world: World, step: dict[str, Any]) -> None:
     if "provider" in step:
         world.bring_scripts(step["provider"])
     rounds = _size(step, _TIMES, 10)
+    moments = step.get("cancel_after_ms", [0, 60])
+    low, high = moments if isinstance(moments, list) else (moments, moments)
+    until = anyio.current_time() + step["seconds"] if "seconds" in step else None
+    if until is not None and not set(step) & set(_TIMES):
+        rounds = 10_000  # as many as the time allows
+    plan = _Plan(rounds, until, chance, low / 1000, high / 1000)
     async with anyio.create_task_group() as group:
         for number in range(_size(step, _MANY, 8)):
             if "steps" in step:
                 group.start_soon(_player, world, rounds, step["steps"], number)
             else:
-                group.start_soon(_caller, world, rounds, chance)
+                group.start_soon(_caller, world, plan)
+
+
+@attrs.frozen
+class _Plan:
+    """How long each caller goes on, and when it interrupts."""
+
+    rounds: int
+    until: float | None
+    chance: random.Random
+    low: float
+    high: float
+
+    def moment(self) -> float:
+        return self.low + self.chance.random() * (self.high - self.low)
 
 
 async def _player(world: World, rounds: int, steps: list[dict[str, Any]], number: int) -> None:
@@ -69,11 +91,13 @@ async def _player(world: World, rounds: int, steps: list[dict[str, Any]], number
             await host.play(steps, group)
 
 
-async def _caller(world: World, rounds: int, chance: random.Random) -> None:
+async def _caller(world: World, plan: _Plan) -> None:
     async with world.new_agent() as agent:
-        for _ in range(rounds):
+        for _ in range(plan.rounds):
+            if plan.until is not None and anyio.current_time() >= plan.until:
+                break
             agent.add_user_message("Hello?")
-            await _one_answer(world, agent, chance.random() * 0.06)
+            await _one_answer(world, agent, plan.moment())
         agent.add_user_message("Still there?")
         last = await _one_answer(world, agent, None)
         if last != "completed":
@@ -110,6 +134,8 @@ async def fuzz(host: Host, step: dict[str, Any]) -> None:
     """Random actions at random moments; after each round what always holds is checked."""
     _check_step(step)
     words = next((step[name] for name in _WORDS if name in step), ["user", "answer", "cancel", "wait", "answer"])
+    if step.get("cancel", True) is False:
+        words = [word for word in words if word != "cancel"]
     rounds = _size(step, _TIMES, 25)
     for seed in range(rounds):
         chance = random.Random(seed)

@@ -39,6 +39,8 @@ OPEN_SCHEMA = {"type": "object", "additionalProperties": True}
 _SPECIAL = frozenset(
     [
         "shielded_ms",
+        "ms",
+        "swallows_cancel_for_ms",
         "sleep_ms",
         "thread_ms",
         "blocking_ms",
@@ -138,11 +140,15 @@ async def _wait(spec: dict[str, Any]) -> None:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(spec["shielded_ms"] / 1000)
     try:
-        if pause := spec.get("sleep_ms", spec.get("delay_ms")):
+        if pause := spec.get("sleep_ms", spec.get("delay_ms", spec.get("ms"))):
             await anyio.sleep(pause / 1000)
+        elif "swallows_cancel_for_ms" in spec:
+            await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
-        if not spec.get("swallows_cancel"):
+        if not spec.get("swallows_cancel") and "swallows_cancel_for_ms" not in spec:
             raise
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(spec.get("swallows_cancel_for_ms", 0) / 1000)
     if blocking := spec.get("thread_ms", spec.get("blocking_ms")):
         await anyio.to_thread.run_sync(time.sleep, blocking / 1000)
 

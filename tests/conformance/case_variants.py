@@ -49,7 +49,7 @@ def ways(scenario: dict[str, Any], given_tools: list[Any] | None = None) -> list
         settings["linger"] = True
     if "caught_by" in expect:
         settings["raise_on_failure"] = True
-    choices = {name: value for name, value in expect.items() if name == "default" or "=" in name}
+    choices = {name: value for name, value in expect.items() if name == "default" or _is_choice(name)}
     rest = {name: value for name, value in expect.items() if name not in _WAYS and name not in choices}
     found = []
     variants, open_question = _sorted_variants(expect.get("variants", {}))
@@ -63,7 +63,16 @@ def ways(scenario: dict[str, Any], given_tools: list[Any] | None = None) -> list
     found += [_cancel_point(scenario, point, rest) for point in expect.get("cancel_points", ())]
     if "split" in expect:
         found += _splits(scenario, expect["split"], rest)
+    sizes = next((step["buffer"] for step in scenario["steps"] if "buffer" in step), None)
+    if sizes is not None:
+        found = [_buffered(way, size) for way in found for size in (sizes if isinstance(sizes, list) else [sizes])]
     return [attrs.evolve(way, settings={**settings, **way.settings}) for way in found]
+
+
+def _buffered(way: Way, size: int | str | None) -> Way:
+    """The same with ``size`` chunks of back-pressure; ``None``, ``"inf"`` and the like are the default, no limit."""
+    options = {"buffer_size": size if isinstance(size, int) else None}
+    return attrs.evolve(way, name=f"{way.name} buffer {size}", settings={**way.settings, "options": options})
 
 
 def _words(steps: Steps) -> set[str]:
@@ -83,7 +92,17 @@ def _sorted_variants(variants: Any) -> tuple[dict[str, Any], dict[str, dict[str,
 
 
 def _is_played(words: str, result: Any) -> bool:
-    return not isinstance(result, dict) or words in _VARIANTS or words.startswith("cancel with heard=") or "=" in words
+    return (
+        not isinstance(result, dict)
+        or words in _VARIANTS
+        or words.startswith("cancel with heard=")
+        or _is_choice(words)
+    )
+
+
+def _is_choice(words: str) -> bool:
+    """Whether ``words`` set an option, as ``after_partial=stop`` does; ``a == b`` compares."""
+    return "=" in words and "==" not in words
 
 
 def _choice(scenario: dict[str, Any], name: str, expect: dict[str, Any]) -> Way:

@@ -32,6 +32,8 @@ class Trigger:
         await wait()
 
     async def _do(self) -> None:
+        if pause := self.step.get("after_ms"):
+            await anyio.sleep(pause / 1000)
         await self.host.do(self.step)
 
     async def _after_ms(self) -> None:

@@ -11,16 +11,18 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from case_agents import class_of, model_agent
-from case_script import DEFAULT_SCRIPT, fallback_options, lists_of, script_parts, tools_used
+from case_agents import DIALECTS, class_of, model_agent
+from case_script import default_scripts, fallback_options, lists_of, script_parts, tools_used
 from case_tools import Toolbox
 from micdrop_agent import wire
-from micdrop_agent.events import EVENT_TYPES
+from micdrop_agent.events import EVENT_TYPES, AnswerFailed
 from micdrop_agent.testing import ScriptedProvider, parts, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from micdrop_agent import Agent, Answer, AnswerResult
-    from micdrop_agent.testing import ReceivedRequest, Reply
+    from micdrop_agent.testing import Exchange, ReceivedRequest, Reply
 
 
 @attrs.define(eq=False)
@@ -62,33 +64,78 @@ class World:
     own_scripts: list[list[Any]] | dict[str, list[list[Any]]] | None = None
     own_from: dict[str, int] = attrs.Factory(dict)
     """How many requests each host had got when they came."""
+    raises: Exception | None = None
+    """What the host's own block raises."""
+    failures: list[BaseException] = attrs.Factory(list)
+    closed_at: dict[int, float] = attrs.Factory(dict)
+    """When the reply to each request was over, by the server's clock."""
+    open_requests: int = 0
+    sent_at: dict[str, float] = attrs.Factory(dict)
+    """When the server sent an end mark."""
 
     # -- provider
 
     def make_provider(self) -> ScriptedProvider:
-        script = self.settings.get("provider", self.scenario.get("provider"))
-        if names := self.hosts():
-            lists = script if isinstance(script, dict) else {}
-            self.provider = ScriptedProvider({f"{name.lower()}.test": self._script(lists.get(name)) for name in names})
-        else:
-            self.provider = ScriptedProvider(self._script(script))
+        self.provider = ScriptedProvider(self.scripts())
         self.provider.on_request = self._on_request
         return self.provider
 
-    def _script(self, lists: list[list[Any]] | None) -> Any:
-        repeat = self.scenario.get("after", self.scenario["expect"].get("after")) == "repeat_last"
-        return partial(self._pick, [DEFAULT_SCRIPT] if lists is None else lists, repeat or lists is None)
+    def scripts(self) -> Any:
+        script = self.settings.get("provider", self.scenario.get("provider"))
+        names = self.hosts()
+        if not names:
+            return self._script(script)
+        lists = script if isinstance(script, dict) else {}
+        return {f"{name.lower()}.test": self._script(lists.get(name)) for name in names}
 
-    def _pick(self, lists: list[list[Any]], repeat: bool, request: ReceivedRequest) -> Reply:
+    def _script(self, lists: list[list[Any]] | None) -> Any:
+        whole = default_scripts(self.scenario) if lists is None else lists
+        return self.noted(partial(self._pick, whole, lists is None))
+
+    def noted(self, pick: Callable[[ReceivedRequest], Reply]) -> Callable[[ReceivedRequest], Reply]:
+        """The same replies; it is seen when each one sends its end mark, and when it is over."""
+
+        def noting(request: ReceivedRequest) -> Reply:
+            reply = pick(request)
+
+            async def noted(exchange: Exchange) -> None:
+                self.open_requests += 1
+                tail, send = b"", exchange.send
+
+                async def seen(data: bytes) -> None:
+                    nonlocal tail
+                    await send(data)
+                    tail = tail[-40:] + data
+                    if b"[DONE]" in tail or b'"response.completed"' in tail:
+                        self.sent_at["[DONE]"] = anyio.current_time()
+
+                exchange.send = seen  # type: ignore[method-assign]
+                try:
+                    await reply(exchange)
+                finally:
+                    self.open_requests -= 1
+                    self.closed_at[len(self.closed_at)] = anyio.current_time()
+
+            return noted
+
+        return noting
+
+    def look(self, provider: ScriptedProvider, when: str = "open_connections") -> None:
+        """Note which connections are open."""
+        self.facts[when] = provider.open_connections
+        self.facts[f"{when}_of"] = dict(provider.open_by_host)
+
+    def _pick(self, lists: list[list[Any]], default: bool, request: ReceivedRequest) -> Reply:
         number = request.number
         if self.own_scripts is not None:
             # An answer step brought a script of its own: it holds from that answer on.
             own = self.own_scripts
             if isinstance(own, dict):
                 own = own.get(request.host.partition(".")[0].upper(), [])
-            lists, number = own, number - self.own_from.get(request.host, 0)
+            lists, number, default = own, number - self.own_from.get(request.host, 0), False
         if number < len(lists):
             return parts(script_parts(lists[number]))
+        repeat = default or self.scenario.get("after", self.scenario["expect"].get("after")) == "repeat_last"
         return parts(script_parts(lists[-1])) if repeat and lists else say("Okay.")
 
     def bring_scripts(self, script: Any) -> None:
@@ -148,9 +195,14 @@ class World:
         more |= self.settings.get("agent", {})
         raises = self.settings.get("raise_on_failure", False)
         more |= {"tools": tools, "extracted": self.extracted.append, "raise_on_failure": raises}
+        member = next((name for name in self.hosts() if f"{name.lower()}.test" == host), "provider")
         protocol = self.scenario.get("protocol", "chat")
         if isinstance(protocol, dict):
-            protocol = protocol.get(host.partition(".")[0].upper(), "chat")
+            protocol = protocol.get(member, "chat")
+        if wanted := self.scenario["expect"].get(f"{member}_request_valid_for"):
+            # A case about what one server takes from another: this member speaks that server's dialect.
+            protocol, dialect = DIALECTS[wanted if isinstance(wanted, str) else wanted[0]]
+            more |= dialect
         return model_agent(protocol, self.provider, host=host, options=options, **more)
 
     # -- seeing
@@ -164,6 +216,8 @@ class World:
         dumped = wire.dump_event(event)
         if dumped is not None:
             self.note("event", dumped["event"])
+        if isinstance(event, AnswerFailed):
+            self.failures.append(event.error)
 
     async def until(self, ready: Any, what: str) -> None:
         with anyio.move_on_after(60):

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import strict_rules
 
 from case_request import run_request_case
 from case_run import compare_backends, run_way
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
 _OURS = Path(__file__).parent.parent / "cases"
 _OWN = Path(__file__).parent / "own_cases"
-
-
-def _strict_provider(given: Path | None) -> ModuleType:
-    """The rules of strict providers: those of the folder, or our copy."""
-    folders = [] if given is None else [given, given / "tools", given.parent / "tools"]
-    path = next((folder / "strict_provider.py" for folder in folders if (folder / "strict_provider.py").exists()), None)
-    spec = importlib.util.spec_from_file_location("strict_provider", path or _OURS / "strict_provider.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -73,12 +61,12 @@ def _scenarios(folder: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def strict(request: pytest.FixtureRequest) -> ModuleType:
-    return _strict_provider(request.config.option.cases)
+    return strict_rules.load(request.config.option.cases)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_a_provider_sends_is_understood(wire_case: Path, backend: Backend) -> None:
-    problems = run_wire_case(wire_case, backend)
+def test_what_a_provider_sends_is_understood(wire_case: Path, backend: Backend, strict: ModuleType) -> None:
+    problems = run_wire_case(wire_case, backend, strict)
     assert not problems, "\n".join(problems)
 
 

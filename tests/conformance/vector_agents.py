@@ -207,7 +207,8 @@ class Builder:
         if unknown := set(spec) - known:
             raise UnknownOperationError(f"members of a tool: {sorted(unknown)}")
         name = spec["name"]
-        ops = spec["execute"] if "execute" in spec else [{"op": "return", "value": spec["returns"]}]
+        # A tool without a function only shows that the model called it.
+        ops: Any = spec.get("execute", [{"op": "return", "value": spec["returns"]}] if "returns" in spec else None)
 
         def begin(parameters: dict[str, Any], agent: Agent) -> None:
             entry = {"name": name, "input": parameters, "agent": self.label(agent)}
@@ -229,7 +230,7 @@ class Builder:
             json_schema(spec["input_schema"])
             if "input_schema" in spec
             else {"type": "object", "additionalProperties": True},
-            run if is_async(ops) else run_now,
+            None if ops is None else run if is_async(ops) else run_now,
             skip_answer=spec.get("skip_answer", False),
             emit_output=spec.get("emit_output", False),
         )

@@ -6,13 +6,13 @@ An operation that is not known is an error, so that nothing in a vector is passe
 
 from __future__ import annotations
 
-import inspect
+import json
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import attrs
 
-from micdrop_agent import Message, ProviderError, ToolCall
+from micdrop_agent import Message, ProviderError, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +39,8 @@ class Trace:
     chunks: dict[str, list[str]] = attrs.Factory(dict)
     ended: dict[str, bool] = attrs.Factory(dict)
     events: list[dict[str, Any]] = attrs.Factory(list)
+    lengths: list[int] = attrs.Factory(list)
+    """How long the conversation was when each event was told."""
     tools: list[dict[str, Any]] = attrs.Factory(list)
     results: dict[str, Any] = attrs.Factory(dict)
     requests: list[dict[str, Any]] = attrs.Factory(list)
@@ -96,6 +98,9 @@ class Interpreter:
                     assert turn is not None, "only an answer runs tools"
                     call = ToolCall(op.get("id", "c1"), op["name"], op.get("arguments", "{}"))
                     await turn.run_tools([call])
+                    results = [item for item in turn.conversation if isinstance(item, ToolResult)]
+                    found = [item.output for item in results if item.tool_call_id == call.tool_call_id]
+                    self.trace.results[f"execute_tool:{call.tool_call_id}"] = json.loads(found[-1]) if found else None
                 case _:
                     done, value = self._step(op, agent, turn)
                     if done:
@@ -182,7 +187,3 @@ def json_schema(fields: dict[str, dict[str, Any]]) -> dict[str, Any]:
         if not field.get("optional") and "default" not in field:
             required.append(name)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def takes_agent(fn: Callable[..., Any]) -> bool:
-    return "agent" in inspect.signature(fn).parameters

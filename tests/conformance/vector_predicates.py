@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from strict_rules import DIALECTS
+
 from bodies import calls_are_paired
 from vector_ops import UnknownOperationError
 
@@ -57,6 +59,25 @@ def _message_arguments(checker: Checker, wanted: str) -> None:
         checker.same("arguments", call.get("function", {}).get("arguments"), wanted)
 
 
+def _named(events: list[dict[str, Any]], wanted: Any) -> Any:
+    """The last event, or the last ones, in the form in which they are wanted: whole, or by name."""
+    if isinstance(wanted, list):
+        return [_named([event], one) for event, one in zip(events, wanted, strict=False)]
+    return events[-1]["event"] if isinstance(wanted, str) and events else events[-1] if events else None
+
+
+def _strict_is_valid(checker: Checker, wanted: bool) -> None:
+    """Whether a strict provider would take every request of the run."""
+    refused = []
+    for number, request in enumerate(checker.trace.requests, 1):
+        body = request["body"]
+        refused += [
+            f"request {number}: {why}"
+            for why in DIALECTS["openai_chat" if "messages" in body else "openai_responses"](body)
+        ]
+    checker.require(bool(refused) is not wanted, f"requests that a strict provider refuses: {refused}")
+
+
 MEMBERS: dict[str, Check] = {
     "chunks": lambda c, wanted: c.check_chunks(wanted),
     "text": lambda c, wanted: c.check_text(wanted),
@@ -80,6 +101,10 @@ MEMBERS: dict[str, Check] = {
         wanted in c.conversation, f"not in the conversation: {wanted}"
     ),
     "events_contains": lambda c, wanted: c.require(wanted in c.trace.events, f"no event {wanted} in {c.trace.events}"),
+    "events_last": lambda c, wanted: c.same(
+        "last event", _named(c.trace.events[-len(wanted) if isinstance(wanted, list) else -1 :], wanted), wanted
+    ),
+    "strict_is_valid": _strict_is_valid,
     "no_event": lambda c, wanted: c.require(all(e["event"] != wanted for e in c.trace.events), f"event {wanted}"),
     "no_empty_message": lambda c, wanted: c.require(
         all(item["content"].strip() for item in c.conversation[1:] if "content" in item), "an empty message is stored"

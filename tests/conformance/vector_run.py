@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
+from case_tools import EVENT_OF
 from micdrop_agent import wire
-from micdrop_agent.events import EVENT_TYPES, MessageAdded
+from micdrop_agent.events import EVENT_TYPES
 from micdrop_agent.testing import ScriptedProvider, run_virtual
 from vector_agents import Builder
 from vector_ops import Interpreter, Trace, UnknownOperationError
@@ -108,13 +110,17 @@ class _Run(Steps):
         for kind in EVENT_TYPES:
             agent.on(kind, self._on_event)
         for listener in self.vector.get("listeners", ()):
-            if listener["event"] != "Message" or set(listener) - {"event", "role", "ops"}:
+            if listener["event"] not in EVENT_OF or set(listener) - {"event", "role", "ops", "times"}:
                 raise UnknownOperationError(f"listener {listener}")
-            agent.on(MessageAdded, self._listener(listener))
+            agent.on(EVENT_OF[listener["event"]], self._listener(listener))
 
-    def _listener(self, spec: dict[str, Any]) -> Callable[[MessageAdded], None]:
-        def call(event: MessageAdded) -> None:
-            if spec.get("role") in (None, event.message.role):
+    def _listener(self, spec: dict[str, Any]) -> Callable[[Any], None]:
+        left = spec.get("times", math.inf)
+
+        def call(event: Any) -> None:
+            nonlocal left
+            if left > 0 and ("role" not in spec or spec["role"] == event.message.role):
+                left -= 1
                 self.interpreter.run_now(spec["ops"], self.agent)
 
         return call
@@ -126,6 +132,7 @@ class _Run(Steps):
         if dumped["event"] == "Failed":
             dumped = {"event": "Failed"}
         self.trace.events.append(dumped)
+        self.trace.lengths.append(len(self.agent.conversation))
         self.trace.note(**dumped)
 
     def _on_request(self, request: ReceivedRequest) -> None:
