@@ -150,6 +150,7 @@ def docs(session: nox.Session) -> None:
     """The documentation as web pages in docs/_build/html; warnings are errors. Its code is run by ``tests``."""
     install(session, "docs", extras="[trio]")
     session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+    session.run("python", "tools/check_site.py", "docs/_build/html")
     session.log("open docs/_build/html/index.html")
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+import attrs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -15,7 +19,7 @@ author = "The micdrop_agent authors"
 project_copyright = "The micdrop_agent authors"
 version = release = micdrop_agent.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 root_doc = "index"
@@ -45,5 +49,37 @@ html_theme_options: dict[str, Any] = {
     "light_css_variables": {"color-brand-primary": "#0b6e69", "color-brand-content": "#0b6e69"},
     "dark_css_variables": {"color-brand-primary": "#5fd0c5", "color-brand-content": "#5fd0c5"},
 }
+html_theme_options["announcement"] = f"Version {version}"
+copybutton_exclude = ".linenos, .gp, .go"  # a copied console line is the command alone
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
+
+linkcheck_ignore = [r"http://(localhost|127\.0\.0\.1)"]
+
+
+def setup(app: Any) -> None:
+    """Correct what autodoc and napoleon make of our classes."""
+    app.connect("autodoc-process-signature", show_defaults)
+    app.connect("autodoc-process-docstring", keep_the_first_line, priority=400)  # before napoleon, which has 500
+
+
+def show_defaults(_app: Any, _what: str, _name: str, obj: Any, _options: Any, signature: str, returns: str) -> Any:
+    """The values of an attrs class's defaults, where its generated ``__init__`` has an expression of attrs."""
+    if signature is None or not (inspect.isclass(obj) and attrs.has(obj)):
+        return None
+    shown = signature
+    for each in attrs.fields(obj):
+        name, default = each.alias, each.default
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time
+            default = "…" if default.takes_self else default.factory()
+        for unknown in (rf"attr_dict\['{each.name}'\]\.default", "NOTHING"):
+            shown = re.sub(
+                rf"\b({name}(?:: [^=]*)?) = {unknown}", lambda found, value=default: f"{found[1]} = {value!r}", shown
+            )
+    return shown, returns
+
+
+def keep_the_first_line(_app: Any, what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
+    """Keep napoleon from reading "Seconds: …" in the docstring of an attribute as the type of it."""
+    if what in {"attribute", "data", "property"} and lines:
+        lines.insert(0, "")
