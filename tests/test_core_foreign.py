@@ -77,7 +77,7 @@ def test_everything_that_raises_at_once_loses_nothing(backend: Backend, caplog: 
             assert said(agent) == [
                 ("assistant", "Hm."),
                 ("tool_call", ""),
-                ("tool_result", '{"error":"foreign"}'),
+                ("tool_result", '{"error":"the tool failed"}'),
                 ("assistant", "Well."),
             ]
             assert len(events) == 4
@@ -150,7 +150,7 @@ def test_an_error_without_a_text_in_a_hook_a_tool_or_a_child(backend: Backend) -
         made = Tool.from_schema("fails", "", {"type": "object", "properties": {}}, lambda _arguments: fails())
         async with ScriptedAgent([Call("fails"), "a"], tools=[made]) as agent:
             assert [chunk async for chunk in agent.answer()] == ["a"]
-            assert said(agent)[1] == ("tool_result", '{"error":"WordlessError"}')
+            assert said(agent)[1] == ("tool_result", '{"error":"the tool failed"}')
         async with ScriptedAgent(["a"], on_before_answer=hook) as agent:
             with pytest.raises(MicdropError, match="WordlessError: WordlessError"):
                 await agent.answer().receive()
