@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from micdrop_agent.fallback.agent import FallbackAgent
     from micdrop_agent.fallback.health import HealthChanged, HealthRegistry
     from micdrop_agent.model.agent import ModelAgent
+    from micdrop_agent.providers.anthropic import AnthropicAgent
     from micdrop_agent.providers.chat import ChatAgent
     from micdrop_agent.providers.echo import EchoAgent, MockAgent
+    from micdrop_agent.providers.gemini import GeminiAgent
     from micdrop_agent.providers.local import LocalAgent
     from micdrop_agent.providers.mistral import MistralAgent
     from micdrop_agent.providers.openai import OpenaiAgent
@@ -68,6 +70,7 @@ __all__ = [
     "AnswerFinished",
     "AnswerResult",
     "AnswerSkipped",
+    "AnthropicAgent",
     "Attempt",
     "CallInUseError",
     "ChatAgent",
@@ -79,6 +82,7 @@ __all__ = [
     "ExtractJson",
     "ExtractTag",
     "FallbackAgent",
+    "GeminiAgent",
     "HealthChanged",
     "HealthRegistry",
     "Item",

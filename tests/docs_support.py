@@ -225,7 +225,9 @@ def _empty_folder() -> Generator[None]:
 
 _SURROUNDINGS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "no key": lambda: _keys(OPENAI_API_KEY="", MISTRAL_API_KEY=""),
-    "server": lambda: _keys(OPENAI_API_KEY="sk-test", MISTRAL_API_KEY="test", GROQ_API_KEY="test"),
+    "server": lambda: _keys(
+        **{f"{name}_API_KEY": "sk-test" for name in ("OPENAI", "MISTRAL", "GROQ", "ANTHROPIC", "GEMINI")}
+    ),
     "sdk": _loopback,
     "folder": _empty_folder,
 }

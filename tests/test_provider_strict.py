@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+import strict_block_rules
 import strict_rules
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from micdrop_agent.model.protocol import Request
 from micdrop_agent.providers.chat import chat_builder
 from micdrop_agent.providers.quirks import MISTRAL, OPENAI, TEMPLATE_FORM
 from micdrop_agent.providers.requests.body import BodyBuilder
+from micdrop_agent.providers.requests.claude_dialect import ClaudeBuilder, ClaudeDialect
+from micdrop_agent.providers.requests.gemini_dialect import GeminiBuilder, GeminiDialect
 from micdrop_agent.providers.requests.pairing import _Repair, repair
 from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
 from micdrop_agent.testing.strategies import conversations
@@ -23,15 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from micdrop_agent import Item
+    from micdrop_agent.providers.http_provider import Builder
 
 STRICT = attrs.evolve(OPENAI, mixed_strict=False)
-MAKERS: dict[str, Callable[[], BodyBuilder]] = {
+MAKERS: dict[str, Callable[[], Builder]] = {
+    "claude": lambda: ClaudeBuilder("m", ClaudeDialect(), "messages", "messages", {}, {"max_tokens": 9}),
+    "gemini": lambda: GeminiBuilder(GeminiDialect()),
     "openai_chat": lambda: chat_builder(STRICT, "m"),
     "template": lambda: chat_builder(attrs.evolve(STRICT, **TEMPLATE_FORM), "m"),
     "mistral": lambda: chat_builder(MISTRAL, "m"),
     "openai_responses": lambda: BodyBuilder("m", ResponsesDialect(), "input", "responses"),
     "deepseek_responses": lambda: BodyBuilder("m", ResponsesDialect(typed=True), "input", "responses"),
 }
+RULES = {**strict_rules.RULES, **strict_block_rules.RULES}
 TOOL = Tool.from_schema("w", "Weather", {"type": "object", "properties": {}}, lambda: "sun")
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 FREE = Tool.from_schema("free", "Labels", {"type": "object", "properties": {"labels": LABELS}}, lambda _: "ok")
@@ -96,7 +103,7 @@ def test_every_request_of_a_call_is_one_that_strict_servers_take(
     bodies.append(builder.build(Request(items=items, tools=offered, declared=tools, continue_from=spoken)))
     for body in bodies:
         value: Any = strict_rules.strict_json(body)
-        assert strict_rules.RULES[dialect](value) == [], value
+        assert RULES[dialect](value) == [], value
 
 
 @given(st.lists(st.builds(Message, st.sampled_from(["system", "user", "assistant"]), st.sampled_from(["a", " ", "b"]))))

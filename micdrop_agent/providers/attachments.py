@@ -73,17 +73,23 @@ class Attachments:
         self._told.add(what)
         return first
 
-    def keep(self, call: CallReady, response: int, thoughts: Mapping[str, Any]) -> None:
+    def keep(self, call: CallReady, response: int, thoughts: Mapping[str, Any], *, grouped: bool = False) -> None:
         """Remember what came with a call of a response.
 
         A call that nothing came with is remembered if it is not the first of its response: a server
         that signs calls signs the first, and wants the others next to it.
+
+        Args:
+            call: The call.
+            response: Number of the response.
+            thoughts: Members of the response that belong to its calls.
+            grouped: Remember it in any case: this API wants the calls of a response in one message.
         """
         if len(call.id) > _LONG_ID:
             _remember(self._long_ids, call.id, None)
         members = _members({**call.extra, **thoughts})
         last = next(reversed(self._calls.values()), None)
-        if members or (last is not None and last.response == response):
+        if grouped or members or (last is not None and last.response == response):
             _remember(self._calls, (call.id, call.name, call.arguments), _Kept(response, members))
 
     def keep_words(self, words: str, members: Mapping[str, Any]) -> None:

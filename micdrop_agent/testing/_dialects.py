@@ -53,7 +53,8 @@ class Dialect(Protocol):
         ...
 
 
-def _event(data: Any, name: str | None = None) -> bytes:
+def event(data: Any, name: str | None = None) -> bytes:
+    """A server-sent event with ``data`` as JSON."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
@@ -70,7 +71,7 @@ class ChatDialect:
         self._finished = self._finished or finish is not None
         self._calls += len(delta.get("tool_calls") or ())
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return _event(
+        return event(
             {"id": "cmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
         )
 
@@ -105,7 +106,7 @@ class ChatDialect:
 
     def error(self, message: str) -> bytes:
         """An error object in the place of a chunk."""
-        return _event({"error": {"message": message, "type": "server_error", "code": 500}})
+        return event({"error": {"message": message, "type": "server_error", "code": 500}})
 
     def failed(self, message: str) -> bytes:
         """The same as an error."""
@@ -133,7 +134,7 @@ class ResponsesDialect:
     def _say(self, kind: str, **members: Any) -> bytes:
         data = {"type": kind, "sequence_number": self._sequence, **members}
         self._sequence += 1
-        return _event(data, kind)
+        return event(data, kind)
 
     def _begin(self) -> bytes:
         if self._begun:
@@ -276,4 +277,19 @@ class ResponsesDialect:
 
 def dialect_of(path: str) -> Dialect:
     """The dialect that an endpoint speaks, by its path."""
-    return ResponsesDialect() if path.partition("?")[0].endswith("/responses") else ChatDialect()
+    end = path.partition("?")[0]
+    if end.endswith("/responses"):
+        return ResponsesDialect()
+    if end.endswith(("/messages", ":streamGenerateContent")):
+        from micdrop_agent.testing._block_dialects import ClaudeDialect, GeminiDialect
+
+        return ClaudeDialect() if end.endswith("/messages") else GeminiDialect()
+    return ChatDialect()
+
+
+def may_call(body: dict[str, Any]) -> bool:
+    """Whether a request offers tools, and does not forbid to call them."""
+    choice = body.get("tool_choice")
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    mode = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode")
+    return bool(body.get("tools")) and kind != "none" and mode != "NONE"

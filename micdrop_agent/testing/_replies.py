@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import anyio
 
-from micdrop_agent.testing._dialects import dialect_of
+from micdrop_agent.testing._dialects import dialect_of, may_call
 
 if TYPE_CHECKING:
     from micdrop_agent.testing._dialects import Dialect
@@ -201,8 +201,7 @@ class _Player:
 
     async def _if_tools_offered(self, part: Part) -> bool:
         body: dict[str, Any] = self.exchange.request.body or {}
-        offered = bool(body.get("tools")) and body.get("tool_choice") != "none"
-        return await self.play(part["if_tools_offered"] if offered else part.get("else", ()))
+        return await self.play(part["if_tools_offered"] if may_call(body) else part.get("else", ()))
 
 
 _ORDER: Final = (

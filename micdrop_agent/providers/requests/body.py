@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from micdrop_agent.model.protocol import Request
-    from micdrop_agent.providers.requests.history import Dialect
+    from micdrop_agent.providers.requests.history import Dialect, EncodedHistory
     from micdrop_agent.providers.requests.tool_forms import ToolForm
     from micdrop_agent.tools import Tool
 
-__all__ = ["BodyBuilder", "check_settings"]
+__all__ = ["BodyBuilder", "Tails", "check_settings"]
 
-_OWNED: Final = ("stream", "input", "messages")
+_OWNED: Final = ("stream", "input", "messages", "contents", "system", "systemInstruction")
 """Members that the agent makes itself: with others in their place no answer could be read."""
 
 _NEED_TOOLS: Final = ("tool_choice", "parallel_tool_calls")
@@ -67,6 +67,23 @@ def check_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     return copy
 
 
+@attrs.frozen(eq=False)
+class Tails:
+    """How a body ends, ready to be sent.
+
+    Args:
+        asked: With the choice of tools that the settings ask for.
+        relaxed: The same where the choice has forced a call already.
+        no_choice: Tools are declared, and none may be called.
+        without_tools: No tools are declared.
+    """
+
+    asked: bytes
+    relaxed: bytes
+    no_choice: bytes
+    without_tools: bytes
+
+
 @attrs.define(eq=False)
 class BodyBuilder:
     """Makes the bodies of one agent's requests.
@@ -94,44 +111,56 @@ class BodyBuilder:
     _head: bytes = attrs.field(init=False)
     _others: list[dict[str, Any]] = attrs.field(init=False)
     """Declarations of the user's own."""
-    _tail: bytes = attrs.field(init=False)
-    _tail_relaxed: bytes = attrs.field(init=False)
-    _tail_no_choice: bytes = attrs.field(init=False)
-    _tail_without_tools: bytes = attrs.field(init=False)
+    _tails: Tails = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._encoder = HistoryEncoder(self.dialect)
-        settings = dict(self.settings)
-        model = encode({"model": settings.pop("model", self.model)})[1:-1]
+        model = encode({"model": self.settings.get("model", self.model)})[1:-1]
         self._head = b'{%b,"%b":[' % (model, self.history.encode())
-        self._others = settings.pop("tools", [])
+        self._others = self.settings.get("tools", [])
+        self._tails = self._make_tails(self.settings)
+
+    def _make_tails(self, settings: Mapping[str, Any]) -> Tails:
         last = {"stream": True, **self.defaults, **settings}
+        last = {name: value for name, value in last.items() if name not in {"model", "tools"}}
         bare = {name: value for name, value in last.items() if name not in _NEED_TOOLS}
         choice = last.get("tool_choice")
-        self._tail = encode(last)[1:]
-        self._tail_relaxed = encode({**last, "tool_choice": relaxed(choice)})[1:] if is_forced(choice) else self._tail
-        self._tail_no_choice = encode({**bare, **self.no_choice})[1:]
-        self._tail_without_tools = self._tail if self._others else encode(bare)[1:]
+        asked = encode(last)[1:]
+        return Tails(
+            asked=asked,
+            relaxed=encode({**last, "tool_choice": relaxed(choice)})[1:] if is_forced(choice) else asked,
+            no_choice=encode({**bare, **self.no_choice})[1:],
+            without_tools=asked if self._others else encode(bare)[1:],
+        )
 
     def build(self, request: Request) -> bytes:
         """The body for ``request``, in UTF-8."""
         history = self._encoder.encode(request.items, request.continue_from)
+        tails = self._tails_for(history)
         # The first message of a call is a greeting: nothing was asked yet that a tool could answer.
         offered = request.tools if history.spoken else ()
         others = [encode(other) for other in self._others] if self._others else []
-        tail = self._tail_without_tools
+        tools: list[bytes] = []
+        tail = tails.without_tools
         if offered:
             tools = self._declared(offered)
-            tail = self._tail if request.first else self._tail_relaxed
+            tail = tails.asked if request.first else tails.relaxed
         elif history.called and (request.declared or not others):
             tools = self._declared(request.declared) or [stub(name, self.tools) for name in sorted(history.called)]
-            tail = self._tail_no_choice
-        else:
-            tools = []
+            tail = tails.no_choice
         tools += others
-        if not tools:
-            return b"".join((self._head, *history.pieces, b"],", tail))
-        return b"".join((self._head, *history.pieces, b'],"tools":[', b",".join(tools), b"],", tail))
+        declared = b'"tools":[%b],' % b",".join(tools) if tools else b""
+        return b"".join((self._head, *history.pieces, self._after_history(history), declared, tail))
+
+    def _tails_for(self, history: EncodedHistory) -> Tails:
+        """What ends the body after ``history``."""
+        del history
+        return self._tails
+
+    def _after_history(self, history: EncodedHistory) -> bytes:
+        """The end of the list of messages, and the members that follow from it."""
+        del history
+        return b"],"
 
     def _declared(self, tools: Sequence[Tool]) -> list[bytes]:
         if self._others:

@@ -83,9 +83,24 @@ class State:
         ids: Ids of the calls so far.
         called: Names of the tools that were called.
         current: Whether what comes belongs to the current turn, which nobody has answered yet.
+        unsigned: Whether the current turn has a call that came without the thoughts of this server.
+        blocks: Encoded content of a message that the next entry may still join (``BlockDialect``).
+        block_role: Role of that message.
     """
 
-    __slots__ = ("called", "current", "ids", "last", "notes", "parts", "spoken", "waiting")
+    __slots__ = (
+        "block_role",
+        "blocks",
+        "called",
+        "current",
+        "ids",
+        "last",
+        "notes",
+        "parts",
+        "spoken",
+        "unsigned",
+        "waiting",
+    )
 
     def __init__(self, ids: WireIds) -> None:
         self.parts: list[bytes] = []
@@ -96,6 +111,9 @@ class State:
         self.ids = ids
         self.called: set[str] = set()
         self.current = False
+        self.unsigned = False
+        self.blocks: list[bytes] = []
+        self.block_role = ""
 
     def fork(self) -> State:
         """A copy for the part that may still change; it has no parts yet."""
@@ -105,6 +123,8 @@ class State:
         copy.waiting = list(self.waiting)
         copy.notes = list(self.notes)
         copy.called = set(self.called)
+        copy.blocks = list(self.blocks)
+        copy.block_role = self.block_role
         return copy
 
     def put(self, role: str, encoded: bytes) -> None:
@@ -175,12 +195,14 @@ class EncodedHistory:
         spoken: Whether there is more than system notes.
         called: Names of the tools that were called.
         notes: System notes, where the API has a member of its own for them.
+        unsigned: Whether the current turn has a call that came without the thoughts of this server.
     """
 
     pieces: list[bytes | bytearray]
     spoken: bool
     called: set[str]
     notes: list[str]
+    unsigned: bool
 
 
 class HistoryEncoder:
@@ -218,7 +240,7 @@ class HistoryEncoder:
         start = self._dialect.start(state)
         pieces = [piece for piece in (start, self._bytes, b",".join(state.parts)) if piece]
         joined = [part for piece in pieces for part in (b",", piece)][1:]
-        return EncodedHistory(joined, state.spoken, state.called, state.notes)
+        return EncodedHistory(joined, state.spoken, state.called, state.notes, state.unsigned)
 
     def _keep(self, items: Sequence[Item], entries: list[Entry]) -> None:
         for entry in self._dialect.grouped(entries):
