@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import shutil
 import signal
 import subprocess
@@ -111,8 +112,13 @@ def tests(session: nox.Session) -> None:
 def quick(session: nox.Session) -> None:
     """The most telling tests, in less than 30 seconds on two cores; arguments go to pytest."""
     install(session, "tests", extras="[trio,openai]")
+    session.run("python", "-m", "pytest", *PARALLEL, *quick_tests(), *session.posargs)
+
+
+def quick_tests() -> list[str]:
+    """What ``quick`` runs."""
     files = sorted(str(path) for name in QUICK for path in Path("tests").glob(f"test_{name}.py"))
-    session.run("python", "-m", "pytest", *PARALLEL, *files, *QUICK_TOO, *session.posargs)
+    return [*files, *QUICK_TOO]
 
 
 def starts(version: str) -> bool:
@@ -225,25 +231,90 @@ def peers(session: nox.Session) -> None:
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """Build the wheel, install it where nothing else is, and run the tests against it; arguments go to pytest."""
-    session.install("build")
-    built = Path(session.create_tmp()) / "dist"
-    shutil.rmtree(built, ignore_errors=True)
-    session.run("python", "-m", "build", "--outdir", str(built), silent=True)
+    """Build the release, check it, and test the wheel on every Python with the oldest and the newest dependencies.
+
+    The quick tests run in each environment; ``-- tests`` (or any other argument) goes to pytest in their place.
+    """
+    session.install("build", "twine", "cyclonedx-bom")
+    built = build_twice(session)
+    session.run("twine", "check", "--strict", *map(str, sorted(built.iterdir())))
     (file,) = built.glob("*.whl")
-    session.install("--force-reinstall", "--no-deps", str(file))
-    session.install(f"{file}[trio,openai,otel]", *nox.project.dependency_groups(PROJECT, "tests"))
-    # A copy of the tests, far from the package in this checkout, so that the installed one is tested.
-    away = Path(session.create_tmp()) / "away"
+    away = tests_elsewhere(session)
+    posargs, python = session.posargs or quick_tests(), "python"
+    for version in filter(starts, VERSIONS):
+        for oldest in (False, True):
+            python = clean_environment(session, file, version, oldest=oldest)
+            with session.chdir(away):
+                session.run(python, "-c", WHERE, external=True)
+                session.run(python, "-m", "pytest", "-q", *PARALLEL, *posargs, external=True)
+    session.run("cyclonedx-py", "environment", python, "--of", "JSON", "-o", str(built / "sbom.json"))
+    session.log(f"the release is in {built}")
+
+
+WHERE = "import micdrop_agent; print(micdrop_agent.__file__); assert 'site-packages' in micdrop_agent.__file__"
+
+
+def build_twice(session: nox.Session) -> Path:
+    """Build sdist and wheel into ``dist``, and again elsewhere: both must be the same, byte for byte."""
+    when = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], check=False, capture_output=True, text=True
+    ).stdout.strip()
+    env = {"SOURCE_DATE_EPOCH": when or "315532800"}
+    folders = [Path("dist").resolve(), Path(session.create_tmp()).resolve() / "again"]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        session.run("python", "-m", "build", "--outdir", str(folder), silent=True, env=env)
+    first, again = ({file.name: file.read_bytes() for file in folder.iterdir()} for folder in folders)
+    if first != again:
+        session.error("two builds of the same source differ")
+    return folders[0]
+
+
+def clean_environment(session: nox.Session, file: Path, version: str, *, oldest: bool) -> str:
+    """Install the wheel and the tests' tools where nothing else is; the path of that Python."""
+    folder = Path(session.create_tmp()).resolve() / f"{version}-{'oldest' if oldest else 'newest'}"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run(f"python{version}", "-m", "venv", str(folder), external=True)
+    python = str(folder / "bin" / "python")
+    limits = folder / "limits.txt"
+    limits.write_text("\n".join(oldest_versions() if oldest else []), encoding="utf-8")
+    tools = nox.project.dependency_groups(PROJECT, "tests")
+    wanted = [f"{file}[trio,openai,otel]", *tools]
+    session.run(python, "-m", "pip", "install", "-q", "-c", str(limits), *wanted, external=True)
+    return python
+
+
+def oldest_versions() -> list[str]:
+    """The oldest version of each dependency that ``pyproject.toml`` allows, as constraints for pip."""
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    named = [*project["dependencies"], *extras["trio"], *extras["openai"], *extras["otel"]]
+    return [re.sub(r">=([\w.]+).*", r"==\1", each) for each in named]
+
+
+def tests_elsewhere(session: nox.Session) -> Path:
+    """A copy of the tests, far from the package in this checkout, so that the installed one is tested."""
+    away = Path(session.create_tmp()).resolve() / "away"
     shutil.rmtree(away, ignore_errors=True)
     left_out = shutil.ignore_patterns(
         "micdrop_agent", ".git", ".nox", ".venv", "__pycache__", "_build", "dist", ".*_cache"
     )
     shutil.copytree(".", away, ignore=left_out)
-    with session.chdir(away):
-        where = "import micdrop_agent; print(micdrop_agent.__file__); assert 'site-packages' in micdrop_agent.__file__"
-        session.run("python", "-c", where)
-        session.run("python", "-m", "pytest", *session.posargs)
+    return away
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Known vulnerabilities of what is installed with the library; does not fail where nobody can be asked."""
+    install(session, extras="[trio,openai,otel]")
+    session.install("pip-audit")
+    command = ["pip-audit", "--skip-editable", "--progress-spinner", "off", "--timeout", "10"]
+    done = subprocess.run(
+        [str(Path(session.bin) / command[0]), *command[1:]], check=False, capture_output=True, text=True
+    )
+    session.log((done.stdout + done.stderr).strip()[-3000:])
+    if done.returncode and "ID" in done.stdout:  # the table of what was found; a network that fails has none
+        session.error("a dependency has a known vulnerability")
 
 
 @contextlib.contextmanager
