@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 HERE = Path(__file__).parent
 COMMANDS = {
@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 @contextmanager
-def running(name: str, log: Path, **environment: str) -> Iterator[str]:
+def running(name: str, log: Path, **environment: str) -> Generator[str]:
     """The host and port of a running server; fails if it has logged a traceback.
 
     Args:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from micdrop_agent.call._call import Call
+    from micdrop_agent.call._fallback import FallbackSTT, FallbackTTS
     from micdrop_agent.call._hearing import Hearing
     from micdrop_agent.call._options import Idle
     from micdrop_agent.call._params import CallRefusedError, params
@@ -28,6 +29,8 @@ __all__ = [
     "CallResult",
     "CallTurn",
     "Classifier",
+    "FallbackSTT",
+    "FallbackTTS",
     "Hearing",
     "Idle",
     "Link",
@@ -43,6 +46,7 @@ __all__ = [
 
 _HOME: Final = {
     "_call": ("Call",),
+    "_fallback": ("FallbackSTT", "FallbackTTS"),
     "_hearing": ("Hearing",),
     "_options": ("Idle",),
     "_params": ("CallRefusedError", "params"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
+from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.call._rival import Rival
 from micdrop_agent.options import check_text
 
@@ -97,7 +98,7 @@ class Listening:
         self._sink = sink
         self._max_bytes = max_bytes
         self.record = record
-        self.scope = anyio.CancelScope()
+        self.scope = task_scope()
         self.hearing = Hearing(self, self.scope)
         self._audio, self.audio = anyio.create_memory_object_stream[bytes](math.inf)
         self.bytes = 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from micdrop_agent.call._pieces import Splitter
     from micdrop_agent.call._protocol import Classifier, SpeechToText, TextToSpeech, TurnDetector
 
-__all__ = ["CallOptions", "Idle", "Options"]
+__all__ = ["CallOptions", "Idle", "Options", "check_part"]
 
 
 @attrs.frozen(kw_only=True)
@@ -127,13 +127,13 @@ class Options:
         agent: object = self.agent
         if agent is not None and not isinstance(agent, Agent):
             raise TypeError(f"agent must be an Agent, not {agent!r}")
-        _part("stt", self.stt, "transcribe")
+        check_part("stt", self.stt, "transcribe")
         if self.tts is not None:
-            _part("tts", self.tts, "synthesize")
+            check_part("tts", self.tts, "synthesize")
         if self.turn_detector is not None:
-            _part("turn_detector", self.turn_detector, "push", "predict", "reset")
+            check_part("turn_detector", self.turn_detector, "push", "predict", "reset")
         if self.classifier is not None:
-            _part("classifier", self.classifier, "classify")
+            check_part("classifier", self.classifier, "classify")
         if self.speech is not None and not callable(self.speech):
             raise TypeError(f"speech must be a function that makes a splitter, not {self.speech!r}")
         predicate: object = self.backchannel
@@ -186,7 +186,8 @@ _SECONDS = (
 )
 
 
-def _part(name: str, value: Any, *methods: str) -> None:
+def check_part(name: str, value: Any, *methods: str) -> None:
+    """Refuse ``value`` unless it is an object with these methods."""
     if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods):
         wanted = " and ".join(f"{method}()" for method in methods)
         raise TypeError(f"{name} must be an object with {wanted}, not {value!r}")

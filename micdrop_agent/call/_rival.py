@@ -36,11 +36,11 @@ class Race(Generic[R]):
     def won_by(self, rival: R) -> None:
         """Fence every other rival and lift the deadline. Synchronous: no other gets in."""
         self.winner = rival
-        rival._scope.deadline = math.inf
+        rival.scope.deadline = math.inf
         for other in self.rivals:
             if other is not rival:
                 other.fence()
-                other._scope.cancel()
+                other.scope.cancel()
         self._on_win(rival)
 
 
@@ -51,57 +51,51 @@ class Rival:
         scope: Cancels the work; the rival has no effect once that was called.
         parent: The rival on whose behalf this one works.
         race: Those that try the same.
+
+    Attributes:
+        fenced: Whether this side has lost its effect: cut off, failed, or out of the race.
+        claimed: Whether it has had an effect.
     """
 
-    __slots__ = ("_children", "_claimed", "_fenced", "_parent", "_race", "_scope")
+    __slots__ = ("_children", "_parent", "_race", "claimed", "fenced", "scope")
 
     def __init__(self, scope: anyio.CancelScope, parent: Rival | None = None, race: Race[Any] | None = None) -> None:
-        self._scope = scope
+        self.scope = scope
         self._parent = parent
         self._race = race
         self._children: list[Rival] = []
-        self._fenced = False
-        self._claimed = False
+        self.fenced = False
+        self.claimed = False
         if parent is not None:
             parent._children.append(self)
-            self._fenced = parent._fenced
+            self.fenced = parent.fenced
         if race is not None:
             race.rivals.append(self)
 
-    @property
-    def fenced(self) -> bool:
-        """Whether this side has lost its effect: cut off, failed, or out of the race."""
-        return self._fenced
-
-    @property
-    def claimed(self) -> bool:
-        """Whether it has had an effect."""
-        return self._claimed
-
     def fence(self) -> None:
         """Take all effect from this rival and from those that work for it."""
-        self._fenced = True
+        self.fenced = True
         for child in self._children:
             child.fence()
 
     def claim(self) -> bool:
         """Make this rival the one that counts; ``False`` if it may not have any effect."""
-        if self._claimed:
-            return not self._fenced
+        if self.claimed:
+            return not self.fenced
         if not self._alive():
             return False
         rival: Rival | None = self
-        while rival is not None and not rival._claimed:
-            rival._claimed = True
+        while rival is not None and not rival.claimed:
+            rival.claimed = True
             if rival._race is not None:
                 rival._race.won_by(rival)
             rival = rival._parent
-        return not self._fenced
+        return not self.fenced
 
     def _alive(self) -> bool:
         rival: Rival | None = self
         while rival is not None:
-            if rival._fenced or rival._scope.cancel_called:
+            if rival.fenced or rival.scope.cancel_called:
                 return False
             rival = rival._parent
         return True

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.call._marks import Marks
 from micdrop_agent.call._outbox import AudioFrame
 from micdrop_agent.call._voice import Piece, TextFeed, Voice
@@ -61,7 +62,7 @@ class Speaking:
         self.answer = answer
         self.text = text
         self.message = message
-        self.scope = anyio.CancelScope()
+        self.scope = task_scope()
         self.voice = Voice(self, self.scope)
         self.marks = Marks()
         self.feed = TextFeed(lambda piece: self.marks.take(piece.source))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -101,7 +102,7 @@ def starlette_link(websocket: WebSocket) -> StarletteLink:
         ImportError: Starlette is missing.
     """
     try:
-        import starlette.websockets  # noqa: F401  # only to say what to do if it is missing
+        import_module("starlette.websockets")
     except ImportError as error:
         raise ImportError("starlette_link needs Starlette: pip install 'micdrop-agent[call]'") from error
     return StarletteLink(websocket)

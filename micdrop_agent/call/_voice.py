@@ -67,15 +67,26 @@ class Voice(Rival):
             raise TypeError(f"audio is written as bytes of PCM16, not {type(pcm).__name__}")
         if text is not None:
             check_text("text", text)
-        if pcm and not self._fenced and self.claim():
+        if pcm and not self.fenced and self.claim():
             whole = self._odd + bytes(pcm)
             even = len(whole) & ~1
             self._odd = whole[even:]
             if even:
                 self._sink.say(whole[:even], text)
         await anyio.lowlevel.checkpoint()
-        if not self._fenced:
+        if not self.fenced:
             await self._sink.wait_for_room()
+
+    # -- for a supervisor of several voices
+
+    def pass_on(self, pcm: bytes, text: str | None) -> None:
+        """Send audio that a voice of an attempt has written: whole samples, already claimed."""
+        if not self.fenced:
+            self._sink.say(pcm, text)
+
+    async def wait_for_room(self) -> None:
+        """Wait while the client does not keep up."""
+        await self._sink.wait_for_room()
 
 
 @attrs.frozen
@@ -98,13 +109,15 @@ class TextFeed(ObjectReceiveStream[str]):
         took: Called with each piece when it is taken.
     """
 
-    __slots__ = ("_ended", "_pieces", "_took", "_wake")
+    __slots__ = ("_ended", "_pieces", "_took", "_wake", "on_more")
 
     def __init__(self, took: Callable[[Piece], None]) -> None:
         self._pieces: deque[Piece] = deque()
         self._took = took
         self._ended = False
         self._wake: anyio.Event | None = None
+        self.on_more: Callable[[], object] | None = None
+        """Called when a piece was added, and at the end."""
 
     @property
     def waiting(self) -> int:
@@ -153,3 +166,5 @@ class TextFeed(ObjectReceiveStream[str]):
         wake, self._wake = self._wake, None
         if wake is not None:
             wake.set()
+        if self.on_more is not None:
+            self.on_more()

@@ -1,4 +1,4 @@
-"""In which order the children of a ``FallbackAgent`` are asked within one answer. No I/O.
+"""In which order the children of a supervisor are asked within one piece of work. No I/O.
 
 Each child comes at most once (one full rotation), the healthy ones first, the least bad of the
 others last: the last child is never out.
@@ -6,10 +6,12 @@ others last: the last child is never out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from micdrop_agent.fallback.agent import FallbackAgent, Slot
+    from collections.abc import Sequence
+
+    from micdrop_agent.fallback.attempts import SlotLike
     from micdrop_agent.fallback.health import HealthRegistry
 
 __all__ = ["Rotation"]
@@ -17,32 +19,39 @@ __all__ = ["Rotation"]
 _RANK: Final = {"closed": 0, "half_open": 1, "open": 2}
 
 
-class Rotation:
-    """The children of ``agent`` that this answer has not asked yet."""
+S = TypeVar("S", bound="SlotLike")
 
-    def __init__(self, agent: FallbackAgent) -> None:
-        self._health: HealthRegistry = agent.health
-        slots = agent._slots
-        start = 0 if agent.prefer == "first" else agent._active
+
+class Rotation(Generic[S]):
+    """The children that this piece of work has not asked yet.
+
+    Args:
+        slots: All of them, in the order of the application.
+        health: Who is in and out.
+        start: Index of the one that is preferred.
+    """
+
+    def __init__(self, slots: Sequence[S], health: HealthRegistry, start: int) -> None:
+        self._health = health
         ring = [slots[(start + step) % len(slots)] for step in range(len(slots))]
-        self._left = sorted(ring, key=self._how_bad)
-        self.first = self._left[0]
+        self._left: list[S] = sorted(ring, key=self._how_bad)
+        self.first: S = self._left[0]
 
-    def _how_bad(self, slot: Slot) -> tuple[int, float]:
+    def _how_bad(self, slot: S) -> tuple[int, float]:
         return _RANK[self._health.state(slot.key)], self._health.badness(slot.key)
 
     def __bool__(self) -> bool:
         return bool(self._left)
 
-    def peek(self) -> Slot | None:
+    def peek(self) -> S | None:
         """The child that is next."""
         return self._left[0] if self._left else None
 
-    def take(self) -> Slot:
+    def take(self) -> S:
         """The child that is next; it is not offered again."""
         return self._left.pop(0)
 
-    def take_healthy(self) -> Slot | None:
+    def take_healthy(self) -> S | None:
         """The next child that is not out, for a hedge; ``None`` if there is none."""
         for slot in self._left:
             if self._health.state(slot.key) != "open":
@@ -50,7 +59,7 @@ class Rotation:
                 return slot
         return None
 
-    def take_probe(self, healthy: Slot) -> Slot | None:
+    def take_probe(self, healthy: S) -> S | None:
         """A child in front of ``healthy`` that was out and may be tried again."""
         for slot in self._left:
             if slot.index < healthy.index and self._health.state(slot.key) == "half_open":

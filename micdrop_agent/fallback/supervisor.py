@@ -70,7 +70,7 @@ class Supervision:
         self.turn = turn
         self.health = agent.health
         self.began_with = agent._active
-        self.order = Rotation(agent)
+        self.order = Rotation(agent._slots, agent.health, 0 if agent.prefer == "first" else agent._active)
         self.live: list[Try] = []
         self.race = Race(self._won)
         self.winner: Try | None = None

@@ -29,8 +29,13 @@ STEP = 0.01
 """Virtual seconds after each step, in which everything that follows from it happens."""
 
 _OPTIONS = {"agent", "tts_audio_bytes", "first_message", "generate_first_message", "history", "params"}
-_MEMBERS = {"id", "description", "source", "verdict", "defect", "note", "timing_ms_informative", "options"}
-_MEMBERS |= {"provider", "script", "expected", "right", "settle_ms"}
+_MEMBERS = {"id", "description", "source", "verdict", "defect", "note", "timing_ms_informative", "options"} | {
+    "provider",
+    "script",
+    "expected",
+    "right",
+    "settle_ms",
+}
 
 
 @attrs.define(eq=False)
