@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from property_support import searching
 
 from micdrop_agent import AgentSwitched, HealthRegistry
-from micdrop_agent.call import Call, FallbackSTT, FallbackTTS
+from micdrop_agent.call import AsItComes, Call, FallbackSTT, FallbackTTS
 from micdrop_agent.testing import (
     AUDIO_END,
     BACKENDS,
@@ -193,7 +193,7 @@ def test_a_voice_is_not_late_while_there_is_nothing_to_say(backend: Backend) -> 
         first, second = ScriptedTTS(), ScriptedTTS()
         tts = FallbackTTS([first, second], first_audio_timeout=1, audio_gap_timeout=1)
         agent = ScriptedAgent(["One moment. ", 9, "Here ", 9, "it is. ", 9, "Bye"])
-        call = Call(link, agent=agent, stt=ScriptedSTT("Go"), tts=tts)
+        call = Call(link, agent=agent, stt=ScriptedSTT("Go"), tts=tts, speech=AsItComes)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call.run)
             client.speak()

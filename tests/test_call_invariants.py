@@ -125,14 +125,15 @@ class _Whole:
     def __init__(self) -> None:
         self._text = ""
 
-    def feed(self, chunk: str) -> list[Any]:
-        self._text += chunk
+    def feed(self, text: str) -> list[str]:
+        self._text += text
         return []
 
-    def finish(self) -> list[Any]:
-        from micdrop_agent.call import Piece
+    def finish(self) -> list[str]:
+        return [self._text] if self._text else []
 
-        return [Piece(self._text, self._text)] if self._text else []
+    def original(self, spoken: int) -> int:
+        return spoken
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from micdrop_agent.call._call import Call
-    from micdrop_agent.call._fallback import FallbackSTT, FallbackTTS
+    from micdrop_agent.call._fallback_stt import FallbackSTT
+    from micdrop_agent.call._fallback_tts import FallbackTTS
     from micdrop_agent.call._hearing import Hearing
     from micdrop_agent.call._options import Idle
     from micdrop_agent.call._params import CallRefusedError, params
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from micdrop_agent.call._protocol import Classifier, Link, SpeechToText, TextToSpeech, TurnDetector
     from micdrop_agent.call._result import CallResult, CallTurn
     from micdrop_agent.call._starlette import starlette_link
-    from micdrop_agent.call._voice import Piece, Voice
+    from micdrop_agent.call._voice import Voice
 
 __all__ = [
     "AsItComes",
@@ -34,7 +35,6 @@ __all__ = [
     "Hearing",
     "Idle",
     "Link",
-    "Piece",
     "SpeechToText",
     "Splitter",
     "TextToSpeech",
@@ -46,7 +46,8 @@ __all__ = [
 
 _HOME: Final = {
     "_call": ("Call",),
-    "_fallback": ("FallbackSTT", "FallbackTTS"),
+    "_fallback_stt": ("FallbackSTT",),
+    "_fallback_tts": ("FallbackTTS",),
     "_hearing": ("Hearing",),
     "_options": ("Idle",),
     "_params": ("CallRefusedError", "params"),
@@ -54,7 +55,7 @@ _HOME: Final = {
     "_protocol": ("Classifier", "Link", "SpeechToText", "TextToSpeech", "TurnDetector"),
     "_result": ("CallResult", "CallTurn"),
     "_starlette": ("starlette_link",),
-    "_voice": ("Piece", "Voice"),
+    "_voice": ("Voice",),
 }
 _LATE: Final = {name: module for module, names in _HOME.items() for name in names}
 

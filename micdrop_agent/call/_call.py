@@ -50,7 +50,9 @@ class Call:
         tts: Speaks; ``None``: answers are only sent as messages.
         first_message: Said and stored when the call begins.
         generate_first_message: The agent begins, on its system prompt alone.
-        speech: Makes what cuts the text of an answer into pieces for the voice.
+        speech: How the text of an answer is cut for the voice: a ``Speech``, or a function that makes
+            a splitter, such as ``AsItComes``. The default is ``Speech()`` where the extra ``speech``
+            is installed, and the chunks as they come where it is not.
         partial_messages: Send ``PartialAssistantMessage``, the text of an answer while it comes.
         send_tools: Send tool calls and their results to the client. They hold what a caller
             should not read; the original always sends them.

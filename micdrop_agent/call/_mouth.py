@@ -251,7 +251,7 @@ class Mouth:
         answer = speaking.answer
         if answer is not None:
             self.record.answers.append(answer)
-            heard = speaking.marks.voiced()
+            heard = speaking.voiced()
             if answer.status == "running" or heard < len(answer.text):
                 answer.cancel(heard=heard)
         if speaking is self.current:

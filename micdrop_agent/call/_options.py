@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import attrs
 
 from micdrop_agent._core.agent import Agent
-from micdrop_agent.call._pieces import AsItComes
+from micdrop_agent.call._pieces import splitter_factory
 from micdrop_agent.options import check_count, check_flag, check_seconds, check_text
+from micdrop_agent.speech import Speech
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,7 @@ class CallOptions(TypedDict, total=False):
     tts: TextToSpeech | None
     first_message: str | None
     generate_first_message: bool
-    speech: Callable[[], Splitter] | None
+    speech: Speech | Callable[[], Splitter] | None
     partial_messages: bool
     send_tools: bool
     send_system: bool
@@ -88,7 +89,7 @@ class Options:
     tts: TextToSpeech | None = None
     first_message: str | None = None
     generate_first_message: bool = False
-    speech: Callable[[], Splitter] | None = None
+    speech: Speech | Callable[[], Splitter] | None = None
     partial_messages: bool = False
     send_tools: bool = False
     send_system: bool = False
@@ -134,8 +135,8 @@ class Options:
             check_part("turn_detector", self.turn_detector, "push", "predict", "reset")
         if self.classifier is not None:
             check_part("classifier", self.classifier, "classify")
-        if self.speech is not None and not callable(self.speech):
-            raise TypeError(f"speech must be a function that makes a splitter, not {self.speech!r}")
+        if self.speech is not None and not callable(self.speech) and not isinstance(self.speech, Speech):
+            raise TypeError(f"speech must be a Speech, or a function that makes a splitter, not {self.speech!r}")
         predicate: object = self.backchannel
         if predicate is not None and (not callable(predicate) or inspect.iscoroutinefunction(predicate)):
             raise TypeError(f"backchannel must be a plain function of a text, not {predicate!r}")
@@ -164,7 +165,7 @@ class Options:
 
     def new_splitter(self) -> Splitter:
         """What cuts one text for the voice."""
-        return AsItComes() if self.speech is None else self.speech()
+        return splitter_factory(self.speech)()
 
 
 _FLAGS = (

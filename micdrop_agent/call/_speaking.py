@@ -18,7 +18,7 @@ from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.call._marks import Marks
 from micdrop_agent.call._outbox import AudioFrame
-from micdrop_agent.call._voice import Piece, TextFeed, Voice
+from micdrop_agent.call._voice import TextFeed, Voice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,8 @@ class Speaking:
         self.scope = task_scope()
         self.voice = Voice(self, self.scope)
         self.marks = Marks()
-        self.feed = TextFeed(lambda piece: self.marks.take(piece.source))
+        self.feed = TextFeed(self.marks.take)
+        self.splitter = mouth.splitter()
         self.wrote = False
         """Audio was written."""
         self.released = False
@@ -124,7 +125,7 @@ class Speaking:
             self.mouth.finished(self)
 
     async def _read(self, tasks: TaskGroup) -> None:
-        splitter = self.mouth.splitter()
+        splitter = self.splitter
         try:
             if self.answer is None:
                 self._put(splitter.feed(self.text), tasks)
@@ -142,7 +143,7 @@ class Speaking:
             self.feed.end()
             self.mouth.arm_voice(self)
 
-    def _put(self, pieces: Iterable[Piece], tasks: TaskGroup) -> None:
+    def _put(self, pieces: Iterable[str], tasks: TaskGroup) -> None:
         """Hand text to the voice, which is started with the first piece."""
         tts = self.mouth.tts
         for piece in pieces:
@@ -169,18 +170,17 @@ class Speaking:
 
     # -- the end, from outside
 
-    def cut(self, position: int | None) -> None:
-        """Stop this in one synchronous step; ``position`` of the playback is how far it was heard.
-
-        ``None``: everything that was written counts as heard.
-        """
+    def cut(self, position: int) -> None:
+        """Stop this in one synchronous step; ``position`` of the playback is how far it was heard."""
         self.voice.fence()
         self.mouth.outbox.drop(self)
         self.scope.cancel()
         if self.mouth.tts is None:
             heard = None
+        elif self.over and self.marks.is_heard(position):
+            return  # all of it: nothing is cut
         else:
-            heard = self.marks.voiced() if position is None else self.marks.heard(position)
+            heard = self.heard(position)
         if self.answer is not None:
             running = self.answer.status == "running"
             if running or heard is None or heard < len(self.answer.text):
@@ -190,3 +190,11 @@ class Speaking:
             self.record.interrupted = True
             if self.message is not None:
                 self.mouth.correct(self.message, self.text[:heard])
+
+    def heard(self, position: int) -> int:
+        """Characters of the text that were heard up to ``position`` of the playback."""
+        return self.splitter.original(self.marks.heard(position))
+
+    def voiced(self) -> int:
+        """Characters of the text for which there is audio."""
+        return self.splitter.original(self.marks.voiced())

@@ -9,7 +9,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
-import attrs
 from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent.call._rival import Rival
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.call._rival import Race
 
-__all__ = ["Piece", "TextFeed", "Voice", "VoiceSink"]
+__all__ = ["TextFeed", "Voice", "VoiceSink"]
 
 
 class VoiceSink(Protocol):
@@ -89,19 +88,6 @@ class Voice(Rival):
         await self._sink.wait_for_room()
 
 
-@attrs.frozen
-class Piece:
-    """Some text for a voice.
-
-    Args:
-        text: What it says.
-        source: The part of the answer that this stands for.
-    """
-
-    text: str
-    source: str
-
-
 class TextFeed(ObjectReceiveStream[str]):
     """The text for one text-to-speech, piece by piece.
 
@@ -111,8 +97,8 @@ class TextFeed(ObjectReceiveStream[str]):
 
     __slots__ = ("_ended", "_pieces", "_took", "_wake", "on_more")
 
-    def __init__(self, took: Callable[[Piece], None]) -> None:
-        self._pieces: deque[Piece] = deque()
+    def __init__(self, took: Callable[[str], None]) -> None:
+        self._pieces: deque[str] = deque()
         self._took = took
         self._ended = False
         self._wake: anyio.Event | None = None
@@ -129,7 +115,7 @@ class TextFeed(ObjectReceiveStream[str]):
         """Whether no piece follows."""
         return self._ended
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: str) -> None:
         """Add a piece."""
         self._pieces.append(piece)
         self._changed()
@@ -154,7 +140,7 @@ class TextFeed(ObjectReceiveStream[str]):
             await self._wake.wait()
         piece = self._pieces.popleft()
         self._took(piece)
-        return piece.text
+        return piece
 
     async def aclose(self) -> None:
         """Nothing more is taken."""
