@@ -71,7 +71,8 @@ class ChatQuirks:
     written), or ``nullable`` (as written, with ``nullable: true`` in place of lists of types)."""
 
     mixed_strict: bool = False
-    """Some tools of a request may be strict and others not; else one that cannot be strict makes none strict."""
+    """Some tools of a request may be strict and others not; else one that cannot be strict makes none strict. Source:
+    Cerebras answers 422 to a mixture (RooCodeInc/Roo-Code#10334)."""
 
     tool_choice_none: bool = True
     """``tool_choice: none`` is understood; else it is left out, and calls are ignored where none may be made."""
