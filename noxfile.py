@@ -99,6 +99,7 @@ def typing(session: nox.Session) -> None:
     install(session, "typing", extras="[trio,openai]")
     session.run("mypy")
     session.run("pyright")
+    session.run("python", "tools/check_doc_types.py")
 
 
 @nox.session

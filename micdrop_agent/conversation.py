@@ -50,6 +50,16 @@ class Conversation(Sequence[Item]):
             self._settle()
         return self._list
 
+    @property
+    def messages(self) -> list[Message]:
+        """The messages alone, in order: no tool calls and no results."""
+        return [item for item in self._items if isinstance(item, Message)]
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """The results of tool calls alone, in order."""
+        return [item for item in self._items if isinstance(item, ToolResult)]
+
     @overload
     def __getitem__(self, index: int) -> Item: ...
     @overload

@@ -8,11 +8,14 @@ Source: Micdrop page "Agent (LLM)", section Events.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
+from micdrop_agent.errors import AllAgentsFailedError, ProviderError
+
 if TYPE_CHECKING:
+    from micdrop_agent.errors import FailureKind
     from micdrop_agent.messages import Item, Message
     from micdrop_agent.result import AnswerResult
 
@@ -121,6 +124,17 @@ class AnswerFailed:
     """
 
     error: Exception
+
+    @property
+    def kind(self) -> FailureKind | Literal["all_failed", "bug"]:
+        """What sort of failure it is: the ``kind`` of a ``ProviderError``, else which of the others it is."""
+        match self.error:
+            case ProviderError():
+                return self.error.kind
+            case AllAgentsFailedError():
+                return "all_failed"
+            case _:
+                return "bug"
 
 
 @attrs.frozen
