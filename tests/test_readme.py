@@ -42,6 +42,13 @@ def test_the_first_block_has_about_ten_lines() -> None:
     assert len(list(filter(None, BLOCKS[0].splitlines()))) <= 10
 
 
+def test_links_and_pictures_work_wherever_the_page_is_shown() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README)
+
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
 def test_each_session_that_is_named_exists() -> None:
     sessions = set(
         re.findall(r"^@nox\.session(?:\(.*\))?\ndef (\w+)", (PROJECT / "noxfile.py").read_text(), re.MULTILINE)
