@@ -48,6 +48,7 @@ from micdrop_agent.tools import Tool, tool
 if TYPE_CHECKING:
     from micdrop_agent.fallback.agent import FallbackAgent
     from micdrop_agent.fallback.health import HealthChanged, HealthRegistry
+    from micdrop_agent.images import Image
     from micdrop_agent.model.agent import ModelAgent
     from micdrop_agent.providers.anthropic import AnthropicAgent
     from micdrop_agent.providers.chat import ChatAgent
@@ -85,6 +86,7 @@ __all__ = [
     "GeminiAgent",
     "HealthChanged",
     "HealthRegistry",
+    "Image",
     "Item",
     "LocalAgent",
     "MaxStepsError",
@@ -116,6 +118,7 @@ __all__ = [
 ]
 
 _LATE: Final = {
+    "Image": "micdrop_agent.images",
     "CallInUseError": "micdrop_agent.store",
     "ConversationStore": "micdrop_agent.store",
     "FallbackAgent": "micdrop_agent.fallback",

@@ -9,7 +9,7 @@ Source: Micdrop page "Agent (LLM)", "Conversation Management" and "Public Method
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from micdrop_agent._core import guards
 from micdrop_agent._core.event_hub import EventHub
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.answer import Answer
     from micdrop_agent._core.turn import Turn
+    from micdrop_agent.images import Image
     from micdrop_agent.messages import Item, Role
     from micdrop_agent.options import ExtractJson, ExtractTag
     from micdrop_agent.result import TraceEvent
@@ -114,8 +115,28 @@ class Dialogue:
         if not is_blank(text):
             self._add(message)
 
-    def add_user_message(self, text: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Append what the caller said; see ``add_message``."""
+    takes_images: ClassVar[bool] = False
+    """Whether what the user says may have pictures."""
+
+    def add_user_message(
+        self, text: str, metadata: Mapping[str, Any] | None = None, *, images: Iterable[Image] = ()
+    ) -> None:
+        """Append what the caller said; see ``add_message``.
+
+        Args:
+            text: The words.
+            metadata: Facts about the message.
+            images: Pictures that belong to the words, for a model that can see.
+
+        Raises:
+            TypeError: This agent takes no images.
+        """
+        if images:
+            from micdrop_agent.images import with_images
+
+            if not self.takes_images:
+                raise TypeError(f"{type(self).__name__} takes no images: there is no model in it that can see")
+            metadata = with_images(metadata, images)
         self.add_message("user", text, metadata)
 
     def add_assistant_message(self, text: str, metadata: Mapping[str, Any] | None = None) -> None:

@@ -12,7 +12,7 @@ Source: Micdrop page "FallbackAgent".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import anyio
 
@@ -84,6 +84,8 @@ class FallbackAgent(Agent):
 
     Source: Micdrop page "FallbackAgent".
     """
+
+    takes_images: ClassVar[bool] = True  # a child that cannot see fails, and the next one is asked
 
     def __init__(
         self,

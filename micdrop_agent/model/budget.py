@@ -22,6 +22,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from micdrop_agent._core.log import SafeLog
+from micdrop_agent.images import images_of
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ __all__ = ["TokenBudget", "check_counter", "estimate_tokens"]
 
 PER_ITEM: Final = 4
 """Tokens for the role and the separators of one item, as OpenAI counts them."""
+
+PER_IMAGE: Final = 1000
+"""Tokens of a picture: about what the providers count for one of a usual size."""
 
 CUT_TO: Final = 0.75
 """Share of the budget that is left filled by a cut: a deep cut now and then keeps the beginning of
@@ -117,7 +121,8 @@ class TokenBudget:
 
     def _tokens_of(self, item: Item) -> int:
         if isinstance(item, Message):
-            return PER_ITEM + self._counted(item.content)
+            pictures = PER_IMAGE * len(images_of(item)) if item.metadata else 0
+            return PER_ITEM + pictures + self._counted(item.content)
         text = item.parameters if isinstance(item, ToolCall) else item.output
         return PER_ITEM + self._counted(item.tool_name) + self._counted(text)
 

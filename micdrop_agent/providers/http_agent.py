@@ -77,6 +77,7 @@ class HttpAgent(ModelAgent):
 
     __slots__ = ("_attachments", "_base_url", "_client", "_connect", "_key", "model", "settings")
 
+    takes_images: ClassVar[bool] = True
     kind: ClassVar[ProviderKind]
     """The provider's row in the table of kinds: its name, key variable, URL and path."""
 

@@ -58,9 +58,9 @@ class HttpProvider:
 
     async def open(self, request: Request) -> ProviderStream:
         """See ``Provider.open``."""
-        body = self.builder.build(request)
         made: list[Translator] = []
         try:
+            body = self.builder.build(request)
             # The translator is not needed before the response is there, and made while the server thinks.
             response = await self.transport.post(self.path, self.headers, body, lambda: made.append(self.translator()))
         except ProviderError as error:

@@ -15,6 +15,7 @@ from micdrop_agent.options import Timeouts, check_count
 from micdrop_agent.providers.chat import ChatAgent
 from micdrop_agent.providers.kinds import KINDS
 from micdrop_agent.providers.llama import EmbeddedServer, ServerOptions, check_installed, default_model, model_file
+from micdrop_agent.providers.quirks import ChatQuirks
 
 if TYPE_CHECKING:
     import os
@@ -63,6 +64,7 @@ class LocalAgent(ChatAgent):
         ValueError: An option is out of range; the message names it.
     """
 
+    takes_images: ClassVar[bool] = False
     kind: ClassVar[ProviderKind] = KINDS["local"]
 
     def __init__(
@@ -88,6 +90,7 @@ class LocalAgent(ChatAgent):
             api_key=self._server.api_key,
             settings={**(DEFAULT_MODEL_SETTINGS if model_path is None else {}), **(settings or {})},
             dialect="template",
+            quirks=ChatQuirks(images=False),
             **options,
         )
 

@@ -80,6 +80,9 @@ class ChatQuirks:
     stream_usage: bool = True
     """Token counts are asked for with ``stream_options``."""
 
+    images: bool = True
+    """Pictures can be sent; else the request fails at once, as ``bad_request``."""
+
     setting_names: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """Other spellings of settings, and the names that the server knows."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from micdrop_agent.images import images_of
 from micdrop_agent.messages import Message
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.requests.history import CONTINUE_NOTE, GO_ON, OPENING, Dialect, together
@@ -70,6 +71,8 @@ class BlockDialect(Dialect):
     def texts(self, state: State, messages: list[Message]) -> None:
         """Each message is a block."""
         for each in messages:
+            for image in images_of(each):
+                self._put(state, each.role, self.image_part(image))
             self._put(state, each.role, self.text(each.content))
 
     def calls(self, state: State, group: CallGroup) -> None:

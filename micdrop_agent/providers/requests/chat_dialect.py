@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from micdrop_agent.images import images_of
 from micdrop_agent.messages import Message
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.json_text import encode, encode_text
@@ -31,6 +32,7 @@ from micdrop_agent.providers.requests.wire_ids import as_made, nine_alphanumeric
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from micdrop_agent.images import Image
     from micdrop_agent.messages import ToolCall
     from micdrop_agent.providers.requests.history import State
     from micdrop_agent.providers.requests.pairing import CallGroup, Entry
@@ -72,9 +74,16 @@ class ChatDialect(Dialect):
         role = messages[0].role
         self._before(state, role)
         if self._quirks.alternate:
-            state.put(role, message(role, "\n".join(each.content for each in messages)))
+            images = [image for each in messages for image in images_of(each)]
+            state.put(role, self.said(role, "\n".join(each.content for each in messages), images))
         else:
             super().texts(state, messages)
+
+    def image_part(self, image: Image) -> bytes:
+        """A picture, or its URL."""
+        if not self._quirks.images:
+            return super().image_part(image)
+        return b'{"type":"image_url","image_url":{"url":%b}}' % encode_text(image.url)
 
     def calls(self, state: State, group: CallGroup) -> None:
         """One assistant message with the words before and between the calls, then the results."""

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from micdrop_agent.providers.json_text import as_dict, encode_text
+from micdrop_agent.providers.json_text import as_dict, encode, encode_text
 from micdrop_agent.providers.requests.block_dialect import BlockDialect
 from micdrop_agent.providers.requests.body import BodyBuilder, Tails
 from micdrop_agent.providers.requests.history import wire_name
 from micdrop_agent.providers.requests.wire_ids import letters_and_digits
 
 if TYPE_CHECKING:
+    from micdrop_agent.images import Image
     from micdrop_agent.providers.requests.history import EncodedHistory, State
     from micdrop_agent.providers.requests.pairing import PairedCall
 
@@ -38,6 +39,13 @@ class ClaudeDialect(BlockDialect):
     def text(self, words: str) -> bytes:
         """A block of text."""
         return b'{"type":"text","text":%b}' % encode_text(words)
+
+    def image_part(self, image: Image) -> bytes:
+        """A picture, or its URL."""
+        source = {"type": "url", "url": image.url}
+        if image.base64 is not None:
+            source = {"type": "base64", "media_type": str(image.media_type), "data": image.base64}
+        return encode({"type": "image", "source": source})
 
     def call(self, state: State, call: PairedCall, call_id: str, *, first: bool) -> list[bytes]:
         """The call, after what this server thought before it."""

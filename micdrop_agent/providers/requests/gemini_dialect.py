@@ -23,6 +23,7 @@ from micdrop_agent.providers.requests.tool_forms import declare, stub
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from micdrop_agent.images import Image
     from micdrop_agent.model.protocol import Request
     from micdrop_agent.providers.attachments import Attachments
     from micdrop_agent.providers.requests.history import State
@@ -54,6 +55,12 @@ class GeminiDialect(BlockDialect):
     def text(self, words: str) -> bytes:
         """A part of text."""
         return b'{"text":%b}' % encode_text(words)
+
+    def image_part(self, image: Image) -> bytes:
+        """A picture, or its URL."""
+        if image.base64 is None:
+            return encode({"fileData": {"fileUri": image.url}})
+        return encode({"inlineData": {"mimeType": image.media_type, "data": image.base64}})
 
     def call(self, state: State, call: PairedCall, call_id: str, *, first: bool) -> list[bytes]:
         """The call, with its signature."""

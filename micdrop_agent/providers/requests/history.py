@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from micdrop_agent.errors import ProviderError
+from micdrop_agent.images import images_of
 from micdrop_agent.messages import Message
 from micdrop_agent.providers.json_text import encode_text
 from micdrop_agent.providers.requests.pairing import CallGroup, repair
@@ -24,6 +26,7 @@ from micdrop_agent.providers.requests.wire_ids import WireIds, up_to_64
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from micdrop_agent.images import Image
     from micdrop_agent.messages import Item
     from micdrop_agent.providers.attachments import Attachments
     from micdrop_agent.providers.requests.pairing import Entry, PairedCall
@@ -163,11 +166,31 @@ class Dialect(ABC):
     def texts(self, state: State, messages: list[Message]) -> None:
         """Encode messages of one role."""
         for each in messages:
-            state.put(each.role, self.message(each.role, each.content))
+            state.put(each.role, self.said(each.role, each.content, images_of(each) if each.metadata else []))
+
+    def said(self, role: str, content: str, images: list[Image]) -> bytes:
+        """A message with words, and the pictures that belong to them."""
+        if not images:
+            return self.message(role, content)
+        parts = b",".join([self.text_part(content), *(self.image_part(image) for image in images)])
+        return b'{"role":"%b","content":[%b]}' % (role.encode(), parts)
 
     def message(self, role: str, content: str) -> bytes:
         """A message with words."""
         return message(role, content)
+
+    def text_part(self, content: str) -> bytes:
+        """Words beside a picture."""
+        return b'{"type":"text","text":%b}' % encode_text(content)
+
+    def image_part(self, image: Image) -> bytes:
+        """A picture.
+
+        Raises:
+            ProviderError: This server takes none (kind ``bad_request``).
+        """
+        del image
+        raise ProviderError("this agent takes no images: its model cannot see", kind="bad_request")
 
     @abstractmethod
     def calls(self, state: State, group: CallGroup) -> None:

@@ -16,6 +16,7 @@ from micdrop_agent.providers.json_text import encode_text
 from micdrop_agent.providers.requests.history import OPENING, Dialect, encode_call, together
 
 if TYPE_CHECKING:
+    from micdrop_agent.images import Image
     from micdrop_agent.providers.requests.history import State
     from micdrop_agent.providers.requests.pairing import CallGroup, Entry
 
@@ -55,6 +56,14 @@ class ResponsesDialect(Dialect):
         if phase is not None:
             plain = plain[:-1] + b',"phase":%b}' % phase
         return b'{"type":"message",' + plain[1:] if self._typed or phase is not None else plain
+
+    def text_part(self, content: str) -> bytes:
+        """Words beside a picture."""
+        return b'{"type":"input_text","text":%b}' % encode_text(content)
+
+    def image_part(self, image: Image) -> bytes:
+        """A picture, or its URL."""
+        return b'{"type":"input_image","image_url":%b}' % encode_text(image.url)
 
     def calls(self, state: State, group: CallGroup) -> None:
         """Texts first, reasoning and calls next, outputs last."""

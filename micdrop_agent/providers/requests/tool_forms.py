@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from micdrop_agent.providers.json_text import as_dict, encode, is_dict, is_list
+from micdrop_agent.providers.json_text import as_dict, as_list, encode, is_dict, is_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -130,26 +130,25 @@ def nullable_form(schema: Any) -> Any:
         return [nullable_form(each) for each in schema]
     if not is_dict(schema):
         return schema
-    node = {
-        key: {name: nullable_form(each) for name, each in value.items()}
-        if key in {"properties", "$defs", "definitions"} and is_dict(value)
-        else value
-        if key in {"enum", "const", "default", "examples", "required"}
-        else nullable_form(value)
-        for key, value in schema.items()
-    }
+    node = {key: _nullable_member(key, value) for key, value in schema.items()}
     for word in ("anyOf", "oneOf"):
-        options = node.get(word)
-        if is_list(options) and {"type": "null"} in options:
+        options = as_list(node.get(word))
+        if {"type": "null"} in options:
             rest = [option for option in options if option != {"type": "null"}]
             del node[word]
             node = {**node, **rest[0], "nullable": True} if len(rest) == 1 else {**node, word: rest, "nullable": True}
-    kinds = node.get("type")
-    if is_list(kinds):
+    if is_list(node.get("type")):
+        kinds = as_list(node["type"])
         node = _without_types(node, [kind for kind in kinds if kind != "null"], null="null" in kinds)
-    if node.get("nullable") and is_list(node.get("enum")):
-        node["enum"] = [value for value in node["enum"] if value is not None]
+    if node.get("nullable") and "enum" in node:
+        node["enum"] = [value for value in as_list(node["enum"]) if value is not None]
     return node
+
+
+def _nullable_member(key: str, value: Any) -> Any:
+    if key in {"properties", "$defs", "definitions"} and is_dict(value):
+        return {name: nullable_form(each) for name, each in value.items()}
+    return value if key in {"enum", "const", "default", "examples", "required"} else nullable_form(value)
 
 
 def _without_types(node: dict[str, Any], kinds: list[Any], *, null: bool) -> dict[str, Any]:
