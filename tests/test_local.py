@@ -202,7 +202,7 @@ def test_a_file_of_another_kind_is_no_model(llama: type[FakeServer], tmp_path: P
     file = tmp_path / "other.gguf"
     file.write_bytes(content)
 
-    with pytest.raises(MicdropError, match="no GGUF file"):
+    with pytest.raises(MicdropError, match="not a GGUF file"):
         LocalAgent(model_path=file)
 
 

@@ -253,7 +253,7 @@ def test_a_base_url_that_is_refused_is_not_repeated_with_its_password() -> None:
         (page(404, b"<html>Not Found</html>"), "not_found", "no such model or path"),
         (page(404, b"404 page not found\n", "text/plain"), "not_found", "404 page not found"),
         (page(405, b""), "bad_request", "HTTP 405"),
-        (page(200, b'{"hello":"you"}', "application/json"), "protocol", "JSON that is no answer of a model"),
+        (page(200, b'{"hello":"you"}', "application/json"), "protocol", "JSON that is not a model response"),
         (page(200, b"[1, 2]", "application/json"), "protocol", "JSON"),
         (page(200, b"hello", "text/plain"), "truncated", "cut off"),
         (page(200, b""), "truncated", "cut off"),

@@ -63,9 +63,9 @@ class CallReady:
 
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens of one response, as far as the provider told; ``+`` adds two of them.
+    """Tokens of one response, as far as the provider reported them; ``+`` adds two of them.
 
-    A provider that counts on while it answers gives several: each tells what came on top.
+    A provider that goes on counting while it answers gives several: each one says what was added.
     """
 
     input_tokens: int | None = None
@@ -120,12 +120,12 @@ class Finish:
 
 @attrs.frozen
 class Progress:
-    """Useful output that is no text yet (a part of a tool call): resets the chunk clock."""
+    """Useful output that is not text yet (a part of a tool call): resets the chunk clock."""
 
 
 @attrs.frozen
 class TextDone:
-    """A stretch of text is whole although the response goes on: it is stored now."""
+    """A stretch of text is complete although the response goes on: it is stored now."""
 
 
 PROGRESS: Final = Progress()

@@ -99,13 +99,22 @@ class ChatAgent(HttpAgent):
         """URL of the server that is asked; not used with an SDK's ``client``."""
         return (_OPENAI.base_url or "") if self._base_url is None else self._base_url
 
+    @property
+    def provider_name(self) -> str:
+        """Name of the provider in errors, logs and traces: that of the table of kinds, if the server is in it."""
+        known = self._known_kind()
+        return self.kind.name if known is None or known.agent != type(self).__name__ else known.name
+
+    def _known_kind(self) -> ProviderKind | None:
+        return next((kind for kind in KINDS.values() if kind.base_url == self.base_url.rstrip("/")), None)
+
     def _find_key(self, api_key: str | None) -> str | None:
-        own = next((kind for kind in KINDS.values() if kind.base_url == self.base_url.rstrip("/")), None)
+        own = self._known_kind()
         if api_key is None and (own is None or has_credentials(self._client)):
             return None
         # The message names OpenAI's variable where nothing was said about the server.
         variable = "" if own is None else own.key_variable or ""
-        return find_key(api_key, variable, provider=self.kind.name, required=self._base_url is None)
+        return find_key(api_key, variable, provider=self.provider_name, required=self._base_url is None)
 
     def _make_builder(self) -> BodyBuilder:
         quirks = self.quirks if self.include_usage else attrs.evolve(self.quirks, stream_usage=False)

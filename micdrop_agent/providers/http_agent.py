@@ -112,10 +112,15 @@ class HttpAgent(ModelAgent):
         """URL of the server that is asked; not used with an SDK's ``client``."""
         return (self.kind.base_url or "") if self._base_url is None else self._base_url
 
+    @property
+    def provider_name(self) -> str:
+        """Name of the provider in errors, logs and traces."""
+        return self.kind.name
+
     def _find_key(self, api_key: str | None) -> str | None:
         if api_key is None and has_credentials(self._client):
             return None
-        return find_key(api_key, self.kind.key_variable or "", provider=self.kind.name)
+        return find_key(api_key, self.kind.key_variable or "", provider=self.provider_name)
 
     def _headers(self) -> Mapping[str, str]:
         """Headers of every request."""
@@ -123,7 +128,7 @@ class HttpAgent(ModelAgent):
 
     def _make_provider(self) -> Provider:
         return HttpProvider(
-            name=self.kind.name,
+            name=self.provider_name,
             path=self._path(),
             transport=open_transport(
                 self.base_url,

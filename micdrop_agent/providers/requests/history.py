@@ -4,7 +4,7 @@
                 └ closed part: encoded once, found again by the identity of its items
 
 A turn of a long call costs what its last exchange costs. Items are frozen, so the same objects mean
-the same bytes; a replaced or removed one makes the encoder begin anew.
+the same bytes; a replaced or removed one makes the encoder start over.
 """
 
 from __future__ import annotations

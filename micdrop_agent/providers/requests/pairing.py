@@ -93,7 +93,7 @@ class _Repair:
         """Index of a call to index of its result."""
         self._call_of = {result: call for call, result in self._result_of.items()}
         self._out = Repaired()
-        # The group that is open: its calls, the texts between them, what waits behind it.
+        # The group that is open: its calls, the texts between them, what waits for its results.
         self._calls: list[int] = []
         self._waiting: set[int] = set()
         self._texts: list[Message] = []
@@ -134,7 +134,7 @@ class _Repair:
 
     def _message(self, index: int, message: Message) -> None:
         if self._waiting:
-            # Said between a call and its result (by a tool, or by the caller): behind the result.
+            # Said between a call and its result (by a tool, or by the caller): it goes after the result.
             self._behind.append(message)
             return
         self._flush()

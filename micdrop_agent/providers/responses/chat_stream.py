@@ -226,7 +226,7 @@ class ChatTranslator(Translator):
 
     def _say(self, text: str) -> None:
         if self.finishing and text:
-            # The reason came with every chunk (Gemini behind gateways): it is no sign of the end.
+            # The reason came with every chunk (Gemini behind gateways): it does not mean the end.
             self.finishing, self._doubtful = False, True
         self._spoke = self._spoke or bool(text)
         if self._think is not None:
@@ -236,7 +236,7 @@ class ChatTranslator(Translator):
             self._unsure = None if text else self._unsure
         if text:
             if self._calling and not text.isspace():
-                # Words behind a call: it is whole, and may have ended the turn.
+                # Words after a call: it is complete, and may have ended the turn.
                 self._take(self._calls.take_whole(at_end=False))
             self.events.append(text)
             self.said = True

@@ -1,6 +1,6 @@
 """The function calls of one response of the Responses API; no I/O.
 
-A call is told by the id of its item, and by its output index where there is none: servers that
+A call is found by the id of its item, or by its output index where there is no id: servers that
 translate another API often give the same index (mostly 0) to every item of a response.
 """
 

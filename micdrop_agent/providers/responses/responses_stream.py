@@ -73,7 +73,7 @@ class ResponsesTranslator(Translator):
         self._think = ThinkFilter(pass_calls=True)
         """Of the stretch of text that comes: servers of open models leave tokens of the template in it."""
         self._open_text = False
-        """Text was said whose end was not told yet."""
+        """Text was said whose end has not been reported yet."""
 
     def _data(self, event: bytes) -> None:
         if event[:1] != b"{":

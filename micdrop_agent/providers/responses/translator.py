@@ -1,4 +1,4 @@
-"""What the translations of all streams share: events out, a failure kept behind them; no I/O.
+"""What the translations of all streams share: events out, a failure kept for after them; no I/O.
 
     SseEvent ──▶ Translator.feed() ──▶ .events, then .failure
 
@@ -41,7 +41,7 @@ class Translator(ABC):
 
     Attributes:
         events: What has come out and was not taken yet.
-        failure: The error that ended the response, to be raised behind ``events``.
+        failure: The error that ended the response, to be raised after ``events``.
         done: The end mark has come; whatever follows is of no interest.
         said: Some text has come out: a retry would say it twice.
         finishing: The model has finished; only usage and the end mark may still follow.
@@ -55,7 +55,7 @@ class Translator(ABC):
         self._half = ""
         """The first half of a letter that came in two events."""
         self._noise = ""
-        """The last event that was no JSON at all: a keep-alive, or the words of a failure."""
+        """The last event that was not JSON at all: a keep-alive, or the words of a failure."""
         self.events: list[ProviderEvent] = []
         self.failure: ProviderError | None = None
         self.done = False
@@ -96,7 +96,7 @@ class Translator(ABC):
             self.failure = error
             return
         if not understood:
-            self.fail("protocol", f"answered with JSON that is no answer of a model: {self._hide(body)}")
+            self.fail("protocol", f"answered with JSON that is not a model response: {self._hide(body)}")
 
     def fail(self, kind: FailureKind, what: str, *, retryable: bool | None = None) -> None:
         """End the response with an error of ours about it."""
@@ -122,7 +122,7 @@ class Translator(ABC):
         return bool(value.get("error")) or value.get("object") == "error" or value.get("type") == "error"
 
     def error_from(self, value: object) -> None:
-        """End the response with the error that the provider told."""
+        """End the response with the error that the provider reported."""
         self.failure = stream_error(value, provider=self._provider, secret=self._secret)
 
     def letters(self, text: str) -> str:
@@ -140,7 +140,7 @@ class Translator(ABC):
 
     def cut_off(self, what: str) -> None:
         """End the response as one that stopped before its end, without ``what``."""
-        noise = f"; its last event that was no JSON: {self._noise}" if self._noise else ""
+        noise = f"; its last event that was not JSON: {self._noise}" if self._noise else ""
         # Cut before a word, as a connection that breaks there: it may be asked for again.
         self.fail("truncated", f"ended its response without {what}: it was cut off{noise}", retryable=not self.said)
 
@@ -152,7 +152,7 @@ class Translator(ABC):
     def skip(self, event: bytes) -> bool:
         """Whether an event is a bare word, such as ``ping``: gateways send some as keep-alives.
 
-        JSON that is damaged begins like JSON, and is not skipped. What was skipped is told if the
+        JSON that is damaged begins like JSON, and is not skipped. What was skipped is reported if the
         response then ends too early.
         """
         if event.lstrip()[:1] in _BEGINS_JSON:
@@ -164,14 +164,14 @@ class Translator(ABC):
         """The object of an event; empty for any other JSON value.
 
         Raises:
-            ProviderError: It is no JSON (kind ``protocol``).
+            ProviderError: It is not JSON (kind ``protocol``).
         """
         try:
             value = decode(event)
         except ValueError:
             # Damaged on the way; the same request may well come through next time.
             raise ProviderError(
-                f"{self._provider} sent an event that is no JSON: {self._hide(event)}",
+                f"{self._provider} sent an event that is not JSON: {self._hide(event)}",
                 kind="protocol",
                 provider=self._provider,
                 retryable=True,
@@ -230,12 +230,12 @@ FAILED_REASONS: Final[dict[str, FailureKind]] = {
 
 
 def finish_reason(raw: str) -> FinishReason:
-    """Our word for a server's reason; Gemini's come in capitals, some with a detail behind a colon."""
+    """Our word for a server's reason; Gemini's come in capitals, some with a detail after a colon."""
     return _REASONS.get(raw.partition(":")[0].strip().lower(), "other")
 
 
 def parse_usage(value: object) -> Usage | None:
-    """The tokens that a provider told, in Chat or Responses form; ``None`` if nothing is usable.
+    """The tokens that a provider reported, in Chat or Responses form; ``None`` if nothing is usable.
 
     A missing or odd figure never fails an answer that is complete.
     """
