@@ -65,6 +65,7 @@ BENCHMARKS = (
     "concurrent_calls",
     "long_conversation",
     "prewarm",
+    "call",
     "import_time",
 )
 

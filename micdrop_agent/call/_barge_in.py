@@ -64,7 +64,7 @@ class BargeIn:
         if self.held is not None:
             return
         mouth = self._mouth
-        position = mouth.playback.flush(anyio.current_time())
+        position = mouth.playback.flush(mouth.clock())
         frames = self._unplayed(position)
         for speaking in mouth.audible:
             frames += mouth.outbox.drop(speaking)
@@ -87,7 +87,7 @@ class BargeIn:
         if held is None:
             return
         mouth = self._mouth
-        now = anyio.current_time()
+        now = mouth.clock()
         for frame in held.frames:
             if not frame.owner.voice.fenced:
                 mouth.outbox.put_audio(frame, now)

@@ -56,7 +56,7 @@ class Ear:
 
     def start(self) -> None:
         """StartSpeaking: the caller interrupts, and is listened to."""
-        now = anyio.current_time()
+        now = self._session.clock()
         self._end_open(now)
         self._mouth.barge_in()
         self.paused, self.awaited, self.holding = False, None, False
@@ -89,7 +89,7 @@ class Ear:
 
     def stop(self) -> None:
         """StopSpeaking: answer what was said, or wait for its text."""
-        listening, now = self.speaking, anyio.current_time()
+        listening, now = self.speaking, self._session.clock()
         self.speaking = None
         self.quiet_since = now
         self._mouth.wait()
@@ -110,7 +110,7 @@ class Ear:
 
     def mute(self) -> None:
         """Mute: the caller has paused; what comes later is stored and not answered."""
-        self._end_open(anyio.current_time())
+        self._end_open(self._session.clock())
         self.paused, self.awaited, self.holding = True, None, False
         self._mouth.waiting_since = math.inf
         self._mouth.cut(flush=True)
@@ -191,7 +191,7 @@ class Ear:
         if self._mouth.held is not None:
             self._mouth.cut()
         listening.record.words.append(text)
-        listening.record.transcript_at = anyio.current_time()
+        listening.record.transcript_at = self._session.clock()
         self._session.add_user(text)
         self._session.classify(text)
         if self.speaking is None and not self.paused and not self.holding:
@@ -270,7 +270,7 @@ class Ear:
         detector = self._options.turn_detector
         assert detector is not None
         self.holding = True
-        self.hold_until = anyio.current_time() + self._options.turn_max_wait
+        self.hold_until = self._session.clock() + self._options.turn_max_wait
         self._session.arm(self.hold_until)
         try:
             verdict = detector.predict()

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
-
-import anyio
+from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.call._barge_in import BargeIn
 from micdrop_agent.call._frames import BYTES_PER_SECOND, END_CALL, SKIP_ANSWER, json_frame
@@ -41,7 +39,9 @@ class Mouth:
         self._session = session
         self._options = session.options
         self.tts: TextToSpeech | None = session.options.tts
-        self.outbox = Outbox(session.overflow)
+        self.clock = session.clock
+        self.loop: Any = session.loop
+        self.outbox = Outbox(session.loop, session.clock, session.overflow)
         self.playback = Playback()
         self.current: Speaking | None = None
         self.audible: list[Speaking] = []
@@ -96,7 +96,7 @@ class Mouth:
             self._begin(Speaking(self, self.record, text=text, message=message))
 
     def _begin(self, speaking: Speaking) -> None:
-        now = anyio.current_time()
+        now = self.clock()
         played = self.playback.played(now)
         self.audible = [one for one in self.audible if not one.over or not one.marks.is_heard(played)]
         self.current = speaking
@@ -106,7 +106,7 @@ class Mouth:
     def has_text(self, speaking: Speaking) -> None:
         """The agent has written something."""
         if self.record.first_word_at is None:
-            self.record.first_word_at = anyio.current_time()
+            self.record.first_word_at = self.clock()
         answer = speaking.answer
         # Once the answer has ended its message is on the way, and a part of it would come too late.
         if self._options.partial_messages and answer is not None and answer.status == "running":
@@ -119,7 +119,7 @@ class Mouth:
         if speaking is not self.current:
             return
         self.current = None
-        self.quiet_since = anyio.current_time()
+        self.quiet_since = self.clock()
         if speaking.failed and not speaking.wrote:
             self.tell_failure(spoken=True)
         elif not speaking.wrote and not speaking.released:
@@ -166,7 +166,7 @@ class Mouth:
 
     def wait(self) -> None:
         """The client waits from now on."""
-        self.waiting_since = anyio.current_time()
+        self.waiting_since = self.clock()
         self._session.arm(self.waiting_since + self._options.reply_timeout)
 
     def skip(self) -> None:
@@ -212,12 +212,12 @@ class Mouth:
         """
         position = self.barge.give_way()
         if position is None:
-            position = self.playback.flush(anyio.current_time()) if flush else self.playback.total
+            position = self.playback.flush(self.clock()) if flush else self.playback.total
         # First of all this is empty: what follows runs listeners, which may cut again.
         audible, self.audible = self.audible, []
         self.current, self.end_due = None, False
         self.texts.clear()
-        self.quiet_since = anyio.current_time()
+        self.quiet_since = self.clock()
         for speaking in audible:
             speaking.cut(position)
             if speaking.answer is not None and speaking.answer not in speaking.record.answers:
@@ -257,7 +257,7 @@ class Mouth:
         if speaking is self.current:
             self.current = None
             self.texts.clear()
-            self.quiet_since = anyio.current_time()
+            self.quiet_since = self.clock()
             if not speaking.wrote:
                 self.tell_failure(spoken=False)
             self._session.arm(0.0)

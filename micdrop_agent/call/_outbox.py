@@ -10,10 +10,12 @@ tests/test_call_invariants.py.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
+
+from micdrop_agent._core.parking import parking_lot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,13 +48,18 @@ class Outbox:
     """The queue between everything that has something to tell and the one task that sends.
 
     Args:
+        loop: The asyncio loop; ``None`` on Trio.
+        clock: Seconds on its clock.
         on_overflow: Called when a client has not read for so long that its call must end.
     """
 
-    def __init__(self, on_overflow: Callable[[], None]) -> None:
+    def __init__(self, loop: Any, clock: Callable[[], float], on_overflow: Callable[[], None]) -> None:
         self._frames: deque[str | AudioFrame] = deque()
-        self._wake: anyio.Event | None = None
-        self._room: anyio.Event | None = None
+        self._clock = clock
+        self._reader = parking_lot(loop)
+        self._writers = parking_lot(loop)
+        self._reading = self._writing = False
+        """Whether somebody waits there."""
         self._on_overflow = on_overflow
         self._text = 0
         self.audio_bytes = 0
@@ -102,8 +109,8 @@ class Outbox:
     async def next(self) -> str | AudioFrame:
         """Wait for the next frame and take it."""
         while not self._frames:
-            self._wake = anyio.Event()
-            await self._wake.wait()
+            self._reading = True
+            await self._reader.park()
         frame = self._frames.popleft()
         if isinstance(frame, AudioFrame):
             self.audio_bytes -= len(frame.pcm)
@@ -119,21 +126,20 @@ class Outbox:
     async def wait_for_room(self, limit: int, patience: float) -> bool:
         """Wait until at most ``limit`` bytes of audio wait; ``False`` if nothing moved for ``patience`` seconds."""
         while self.audio_bytes > limit:
-            if self._room is None:
-                self._room = anyio.Event()
+            self._writing = True
             with anyio.CancelScope(deadline=self.moved_at + patience):
-                await self._room.wait()
+                await self._writers.park()
                 continue
-            if self.audio_bytes > limit and anyio.current_time() >= self.moved_at + patience:
+            if self.audio_bytes > limit and self._clock() >= self.moved_at + patience:
                 return False
         return True
 
     def _changed(self) -> None:
-        wake, self._wake = self._wake, None
-        if wake is not None:
-            wake.set()
+        if self._reading:
+            self._reading = False
+            self._reader.unpark_all()
 
     def _moved(self) -> None:
-        room, self._room = self._room, None
-        if room is not None:
-            room.set()
+        if self._writing:
+            self._writing = False
+            self._writers.unpark_all()

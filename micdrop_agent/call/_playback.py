@@ -5,7 +5,7 @@
     flush(now)     the caller speaks or has paused: the client drops what it has not played
 
 The client starts to play when it has 100 ms of audio, or after 600 ms without more; from there
-audio plays without a gap as long as there is some. The way through the network is not known and
+audio plays without a gap for as long as it comes in time. The way through the network is not known and
 counts as nothing. Pinned in tests/test_call_playback.py.
 """
 
@@ -48,7 +48,7 @@ class Playback:
         self.total += count
         self._pending += count
         self._arrived_at = now
-        if self._pending >= START_BYTES:
+        if self._pending >= START_BYTES or (self._spans and now <= self._end):
             self._start(now)
 
     def played(self, now: float) -> int:

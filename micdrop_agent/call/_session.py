@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.guards import Home
 from micdrop_agent.call import _frames as frames
 from micdrop_agent.call._budget import Budget
 from micdrop_agent.call._ear import Ear
@@ -62,6 +63,10 @@ class Session:
         self.log = log
         self.agent: Agent | None = options.agent
         self.items: Conversation = Conversation() if options.agent is None else options.agent.conversation
+        home = Home()
+        self.loop: Any = home.loop
+        self.clock: Callable[[], float] = home.clock
+        """Seconds on the clock of the event loop."""
         self.mouth = Mouth(self)
         self.ear = Ear(self)
         self.watch = Watch(self)
@@ -79,7 +84,7 @@ class Session:
 
     async def run(self) -> CallResult:
         """Talk until the client has gone, or the call is closed."""
-        self.began_at = self.mouth.quiet_since = anyio.current_time()
+        self.began_at = self.mouth.quiet_since = self.clock()
         try:
             with lone_error_unwrapped():
                 async with anyio.create_task_group() as tasks:
@@ -121,7 +126,7 @@ class Session:
         """What the call was, up to now."""
         return CallResult(
             conversation=tuple(self.items),
-            duration=anyio.current_time() - self.began_at,
+            duration=self.clock() - self.began_at,
             turns=tuple(turn.seal(self.began_at) for turn in self.turns if turn.is_something),
         )
 
@@ -141,14 +146,14 @@ class Session:
     # -- frames
 
     async def _read(self) -> None:
-        budget = Budget(anyio.current_time())
+        budget = Budget(self.clock())
         try:
             with self._reading:
                 while True:
                     frame = await self.link.receive()
                     self._on_frame(frame)
                     # A flood is read slowly, so that it fills the client's own buffers and not ours (C7).
-                    pause = budget.spend(len(frame), anyio.current_time())
+                    pause = budget.spend(len(frame), self.clock())
                     if pause > 0:
                         await anyio.sleep(pause)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -182,9 +187,9 @@ class Session:
                 if isinstance(frame, str):
                     await link.send(frame)
                 else:
-                    self.mouth.leaving(frame, anyio.current_time())
+                    self.mouth.leaving(frame, self.clock())
                     await link.send(frame.pcm)
-                outbox.sent(anyio.current_time())
+                outbox.sent(self.clock())
                 if not outbox.audio_bytes and self.mouth.end_due:
                     self.arm(0.0)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -291,7 +296,7 @@ class Session:
         """The farewell is heard first, if it is complete; then the client hangs up."""
         current = self.mouth.current
         complete = current is None or current.answer is None or current.answer.status != "running"
-        if complete and self.mouth.tts is not None and not self.mouth.is_silent(anyio.current_time()):
+        if complete and self.mouth.tts is not None and not self.mouth.is_silent(self.clock()):
             self.mouth.end_due = True
             self.arm(0.0)
         else:
@@ -307,10 +312,10 @@ class Session:
 
     async def _classify(self, text: str) -> None:
         assert self.options.classifier is not None
-        began = anyio.current_time()
+        began = self.clock()
         try:
             result = await self.options.classifier.classify(text)
-            took = round((anyio.current_time() - began) * 1000)
+            took = round((self.clock() - began) * 1000)
             classification = {"input": text, "result": result, "duration": took}
             frame = frames.json_frame("Classification", json.loads(json.dumps(classification)))
         except Exception:  # foreign code (C6)

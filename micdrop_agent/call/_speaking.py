@@ -65,7 +65,7 @@ class Speaking:
         self.scope = task_scope()
         self.voice = Voice(self, self.scope)
         self.marks = Marks()
-        self.feed = TextFeed(self.marks.take)
+        self.feed = TextFeed(self.marks.take, mouth.loop)
         self.splitter = mouth.splitter()
         self.wrote = False
         """Audio was written."""
@@ -82,7 +82,7 @@ class Speaking:
 
     def say(self, pcm: bytes, text: str | None) -> None:
         """The voice has written audio."""
-        now = anyio.current_time()
+        now = self.mouth.clock()
         stretch = self.marks.audio(len(pcm), text)
         self.wrote, self.progress_at = True, now
         for begin in range(0, len(pcm), MAX_FRAME):
@@ -95,7 +95,7 @@ class Speaking:
         self.progress_at = math.inf  # it is not the voice that is slow
         if not await self.mouth.wait_for_room():
             self.mouth.too_slow(self)
-        self.progress_at = anyio.current_time()
+        self.progress_at = self.mouth.clock()
         self.mouth.arm_voice(self)
 
     # -- the task
@@ -151,10 +151,10 @@ class Speaking:
                 return
             if not self._started:
                 self._started = True
-                self.progress_at = anyio.current_time()
+                self.progress_at = self.mouth.clock()
                 tasks.start_soon(self._synthesize, tts, name="micdrop voice")
             elif self.progress_at == math.inf or not self.owes_audio:
-                self.progress_at = anyio.current_time()
+                self.progress_at = self.mouth.clock()
             self.feed.put(piece)
             self.mouth.arm_voice(self)
 

@@ -6,11 +6,12 @@ answer ──▶ TextFeed ──▶ TextToSpeech ──write(pcm)──▶ Voice
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import ObjectReceiveStream
 
+from micdrop_agent._core.parking import parking_lot
 from micdrop_agent.call._rival import Rival
 from micdrop_agent.options import check_text
 
@@ -93,15 +94,17 @@ class TextFeed(ObjectReceiveStream[str]):
 
     Args:
         took: Called with each piece when it is taken.
+        loop: The asyncio loop; ``None`` on Trio.
     """
 
-    __slots__ = ("_ended", "_pieces", "_took", "_wake", "on_more")
+    __slots__ = ("_ended", "_pieces", "_reader", "_reading", "_took", "on_more")
 
-    def __init__(self, took: Callable[[str], None]) -> None:
+    def __init__(self, took: Callable[[str], None], loop: Any) -> None:
         self._pieces: deque[str] = deque()
         self._took = took
         self._ended = False
-        self._wake: anyio.Event | None = None
+        self._reader = parking_lot(loop)
+        self._reading = False
         self.on_more: Callable[[], object] | None = None
         """Called when a piece was added, and at the end."""
 
@@ -135,9 +138,8 @@ class TextFeed(ObjectReceiveStream[str]):
         while not self._pieces:
             if self._ended:
                 raise anyio.EndOfStream
-            if self._wake is None:
-                self._wake = anyio.Event()
-            await self._wake.wait()
+            self._reading = True
+            await self._reader.park()
         piece = self._pieces.popleft()
         self._took(piece)
         return piece
@@ -149,8 +151,8 @@ class TextFeed(ObjectReceiveStream[str]):
         await anyio.lowlevel.checkpoint()
 
     def _changed(self) -> None:
-        wake, self._wake = self._wake, None
-        if wake is not None:
-            wake.set()
+        if self._reading:
+            self._reading = False
+            self._reader.unpark_all()
         if self.on_more is not None:
             self.on_more()

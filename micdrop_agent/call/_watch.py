@@ -41,10 +41,10 @@ class Watch:
     async def run(self) -> None:
         """The task."""
         while True:
-            now = anyio.current_time()
+            now = self._session.clock()
             self._timers(now)
             self._wake = anyio.Event()
-            self._until = self._next(anyio.current_time())
+            self._until = self._next(self._session.clock())
             with anyio.CancelScope(deadline=self._until):
                 await self._wake.wait()
 
@@ -75,7 +75,7 @@ class Watch:
         assert idle is not None
         self._said_idle += 1
         if self._said_idle <= idle.times:
-            session.mouth.quiet_since = anyio.current_time()
+            session.mouth.quiet_since = self._session.clock()
             if idle.say is not None:
                 session.say_and_store(idle.say)
         elif idle.end:
