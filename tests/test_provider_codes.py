@@ -39,6 +39,40 @@ def test_an_overload_is_one_whatever_its_status(status: int) -> None:
     assert (error.kind, error.retryable) == ("overloaded", True)
 
 
+TOO_LONG = [
+    ("anthropic", {"type": "invalid_request_error", "message": "prompt is too long: 201000 tokens > 200000 maximum"}),
+    (
+        "anthropic",
+        {"type": "invalid_request_error", "message": "input length and `max_tokens` exceed context limit: 1"},
+    ),
+    (
+        "gemini",
+        {
+            "status": "INVALID_ARGUMENT",
+            "message": "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+        },
+    ),
+    ("vllm", {"type": "BadRequestError", "message": "This model's maximum context length is 8192 tokens. However, …"}),
+    ("mistral", {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}),
+    ("llama.cpp", {"message": "the request exceeds the available context size. try increasing it"}),
+    ("bedrock", {"message": "Input is too long for requested model."}),
+]
+
+
+@pytest.mark.parametrize(("provider", "error"), TOO_LONG)
+def test_a_conversation_that_is_too_long_is_known_by_its_words_where_there_is_no_code(
+    provider: str, error: dict[str, str]
+) -> None:
+    assert status_error(400, {}, json.dumps({"error": error}).encode(), provider=provider).kind == "context_length"
+    assert stream_error({"error": error}, provider=provider).kind == "context_length"
+
+
+@pytest.mark.parametrize("words", ["prompt is too short", "context", "the maximum number of requests"])
+def test_other_words_mean_nothing(words: str) -> None:
+    body = json.dumps({"error": {"type": "invalid_request_error", "message": words}}).encode()
+    assert status_error(400, {}, body, provider="p").kind == "bad_request"
+
+
 def refused(status: int, error: dict[str, Any]) -> Reply:
     async def reply(exchange: Exchange) -> None:
         await exchange.head(status)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers.error_words import codes_of_words
 from micdrop_agent.providers.failure_codes import KIND_OF_CODE, KIND_OF_STATUS, PLAIN, STRONG
 from micdrop_agent.providers.json_text import as_dict, as_list, decode, encode_loosely, is_dict
 
@@ -192,7 +193,7 @@ def _facts(payload: object) -> _Facts:
             elif isinstance(value, str) and value and value not in {"error", "response.failed"}:
                 codes.append(value[:100])
     codes += _inner_codes(inner)
-    return _Facts(message, tuple(codes), status)
+    return _Facts(message, (*codes, *codes_of_words(message)), status)
 
 
 def _first(value: object) -> object:
