@@ -68,6 +68,7 @@ def test_each_block_that_holds_tests_passes(block: Block, tmp_path: Path) -> Non
 REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "reference").glob("*.md")))
 MODULES = [
     "micdrop_agent",
+    "micdrop_agent.call",
     "micdrop_agent.tracing",
     "micdrop_agent.model.protocol",
     "micdrop_agent.store",
