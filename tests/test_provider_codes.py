@@ -54,7 +54,6 @@ TOO_LONG = [
     ),
     ("vllm", {"type": "BadRequestError", "message": "This model's maximum context length is 8192 tokens. However, …"}),
     ("mistral", {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}),
-    ("llama.cpp", {"message": "the request exceeds the available context size. try increasing it"}),
     ("bedrock", {"message": "Input is too long for requested model."}),
 ]
 

@@ -123,9 +123,15 @@ class ChatAgent(HttpAgent):
     def _make_translator(self) -> ChatTranslator:
         from micdrop_agent.text import ThinkFilter
 
-        inside = self.think and self.quirks.starts_thinking
-        think = ThinkFilter(inside=inside, thoughts=self.think, pass_calls=True)
-        return ChatTranslator(self.kind.name, self._key, think=think, quirks=self.quirks, attachments=self._attachments)
+        if self.think and self.quirks.starts_thinking:
+            from micdrop_agent.providers.responses.thoughts import GuessedThoughts
+
+            think: ThinkFilter = GuessedThoughts(pass_calls=True)
+        else:
+            think = ThinkFilter(thoughts=self.think, pass_calls=True)
+        return ChatTranslator(
+            self.provider_name, self._key, think=think, quirks=self.quirks, attachments=self._attachments
+        )
 
 
 def chat_builder(

@@ -13,8 +13,7 @@ from typing import Final
 __all__ = ["codes_of_words"]
 
 _TOO_LONG: Final = re.compile(
-    r"prompt is too long"  # Anthropic
-    r"|exceeds? (?:the )?(?:available |model'?s? )?context"  # Anthropic, llama.cpp
+    r"prompt is too long|exceed context limit"  # Anthropic
     r"|input token count.{0,60}exceeds|exceeds the maximum number of tokens allowed"  # Gemini
     r"|maximum context length"  # OpenAI, vLLM, Mistral, OpenRouter
     r"|input is too long for",  # Bedrock

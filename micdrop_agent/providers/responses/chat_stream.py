@@ -17,6 +17,7 @@ from micdrop_agent.providers.json_text import as_dict, as_list, is_dict, is_list
 from micdrop_agent.providers.quirks import ChatQuirks
 from micdrop_agent.providers.responses.call_assembler import CallAssembler
 from micdrop_agent.providers.responses.fastpath import TextTemplate
+from micdrop_agent.providers.responses.thoughts import GuessedThoughts, ThoughtLog
 from micdrop_agent.providers.responses.translator import (
     FAILED_REASONS,
     Translator,
@@ -72,7 +73,6 @@ class ChatTranslator(Translator):
         "_template",
         "_think",
         "_thoughts",
-        "_unsure",
         "_usage",
         "_usage_told",
     )
@@ -89,13 +89,10 @@ class ChatTranslator(Translator):
     ) -> None:
         super().__init__(provider, secret)
         self._think = think
-        self._unsure: list[str] | None = [] if quirks.starts_thinking and think is not None else None
-        """Text that is taken for thoughts although nothing said so yet: the end may show that it was the answer."""
         self._quirks = quirks
         self._attachments = attachments
         self._response = 0 if attachments is None else attachments.next_response()
-        self._thoughts: dict[str, list[Any]] | None = None
-        """What the model thought, as its server names and cuts it; never spoken."""
+        self._thoughts = ThoughtLog(quirks.thoughts)
         self._calls = CallAssembler(new_id, quirks.call_members)
         self._template: TextTemplate | None = None
         self._reason: FinishReason | None = None
@@ -198,8 +195,9 @@ class ChatTranslator(Translator):
         if isinstance(refusal, str) and (refusal := self.letters(refusal)):
             self.events.append(Refusal(refusal))
             self._spoke = self.said = True
-        if self._attachments is not None:
-            self._think_silently(delta)
+        if self._attachments is not None and self._thoughts.add(delta) and not self._spoke:
+            # This server takes the thoughts out of the text: it does not begin inside them.
+            self._think = None if self._think is None else self._think.begun_outside()
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")
         if is_dict(legacy):
@@ -209,31 +207,13 @@ class ChatTranslator(Translator):
             self._calling = True
             self._take(self._calls.add(calls if is_list(calls) else [calls]))
 
-    def _think_silently(self, delta: dict[str, Any]) -> None:
-        """Keep thoughts that come in members of their own."""
-        for member in self._quirks.thoughts:
-            if thought := delta.get(member):
-                if self._thoughts is None:
-                    self._thoughts = {}
-                    self._begin_outside()
-                self._thoughts.setdefault(member, []).append(thought)
-
-    def _begin_outside(self) -> None:
-        """This server takes the thoughts out of the text: it does not begin inside them."""
-        if self._unsure is not None and not self._spoke and self._think is not None:
-            self._unsure = None
-            self._think = self._think.begun_outside()
-
     def _say(self, text: str) -> None:
         if self.finishing and text:
             # The reason came with every chunk (Gemini behind gateways): it does not mean the end.
             self.finishing, self._doubtful = False, True
         self._spoke = self._spoke or bool(text)
         if self._think is not None:
-            if self._unsure is not None:
-                self._unsure.append(text)
             text = self._think.feed(text)
-            self._unsure = None if text else self._unsure
         if text:
             if self._calling and not text.isspace():
                 # Words after a call: it is complete, and may have ended the turn.
@@ -244,7 +224,7 @@ class ChatTranslator(Translator):
     def _take(self, calls: list[CallReady]) -> None:
         self.events += calls
         if self._attachments is not None and calls:
-            thoughts = {member: _joined(pieces) for member, pieces in (self._thoughts or {}).items()}
+            thoughts = self._thoughts.members()
             for call in calls:
                 self._attachments.keep(call, self._response, thoughts)
 
@@ -275,9 +255,9 @@ class ChatTranslator(Translator):
         if self._think is None:
             return
         rest = self._think.finish()
-        if not rest and self._unsure and self._reason != "length" and not self._calls.started:
-            # No thought ended: the server has taken them out itself, and this is the answer, late but not lost.
-            rest, self._unsure = "".join(self._unsure), None
+        if isinstance(self._think, GuessedThoughts) and self._reason != "length" and not self._calls.started:
+            rest = rest or self._think.unended
+            self._think = self._think.begun_outside()
         if rest:
             self.events.append(rest)
             self.said = True
@@ -301,10 +281,3 @@ class ChatTranslator(Translator):
         self.done = True
         self._take(self._calls.finish(cut=self._reason == "length"))
         self._tell_finish()
-
-
-def _joined(pieces: list[Any]) -> object:
-    """The pieces of a member as one value of their kind."""
-    if all(isinstance(piece, str) for piece in pieces):
-        return "".join(pieces)
-    return [part for piece in pieces for part in as_list(piece)]
