@@ -34,10 +34,42 @@ def at_each_cut(partial: str, text: str) -> str:
         ("We open at ", '"Sure! We open at nine.', "We open at nine."),
         ("We open at ", "Sure, we open at nine", "We open at nine"),
         ("We open at", "Of course! Here's the continuation: we open at nine.", "We open at nine."),
-        ("We open at ", "As I was saying: at nine, we open at nine.", "We open at nine."),
+        # What stands between a lead-in and the repetition was never said: nothing is lost.
+        (
+            "We open at ",
+            "As I was saying: at nine, we open at nine.",
+            "We open at As I was saying: at nine, we open at nine.",
+        ),
+        (
+            "Please",
+            "Okay. Do not take this medicine with alcohol. Please call us.",
+            "Please Okay. Do not take this medicine with alcohol. Please call us.",
+        ),
+        (
+            "Yes",
+            "Sorry for the interruption. The pool is closed today, yes, and the sauna too.",
+            "Yes Sorry for the interruption. The pool is closed today, yes, and the sauna too.",
+        ),
+        ("Turn", "Sure, turn left.", "Turn Sure, turn left."),
+        ("Please", "Okay. Please call us.", "Please call us."),
+        ("We open at ", "Sorry about that we open at nine.", "We open at nine."),
+        ("We open at ", "Sorry, I was cut off. As I was saying, we open at nine.", "We open at nine."),
+        ("Abrimos a las ", "Perd\u00f3n por la interrupci\u00f3n. Abrimos a las nueve.", "Abrimos a las nueve."),
+        ("Apriamo alle ", "Mi scusi per l'interruzione. Apriamo alle nove.", "Apriamo alle nove."),
+        ("Abrimos \u00e0s ", "Desculpe pela interrup\u00e7\u00e3o. Abrimos \u00e0s nove.", "Abrimos \u00e0s nove."),
+        (
+            "\uc800\ud76c\ub294 \uc544\ud649 \uc2dc\uc5d0 ",
+            "\uc8c4\uc1a1\ud569\ub2c8\ub2e4. \uc800\ud76c\ub294 \uc544\ud649 \uc2dc\uc5d0 \uc5fd\ub2c8\ub2e4.",
+            "\uc800\ud76c\ub294 \uc544\ud649 \uc2dc\uc5d0 \uc5fd\ub2c8\ub2e4.",
+        ),
+        (
+            "\u6211\u4eec\u4e5d\u70b9",
+            "\u62b1\u6b49\uff0c\u521a\u624d\u88ab\u6253\u65ad\u4e86\u3002\u6211\u4eec\u4e5d\u70b9\u5f00\u95e8\u3002",
+            "\u6211\u4eec\u4e5d\u70b9\u5f00\u95e8\u3002",
+        ),
         ("We open at ni", "Okay\nWe open at nine.", "We open at nine."),
         ("Yes, we do. We open at ", "Sorry. We open at nine.", "Yes, we do. We open at nine."),
-        ("We ", "Sure, we open at nine.", "We open at nine."),
+        ("We ", "Sure! We open at nine.", "We open at nine."),
         ("Nous ouvrons à ", "Désolé pour ça. Nous ouvrons à neuf heures.", "Nous ouvrons à neuf heures."),
         ("Wir öffnen um ", "Entschuldigung, wir öffnen um neun.", "Wir öffnen um neun."),
         ("今日は", "すみません。今日は晴れです。", "今日は晴れです。"),
@@ -76,7 +108,33 @@ def test_flushed_it_waits_for_the_seam_a_little_but_not_for_ever() -> None:
     late = LeadInFilter("We open at ")
     assert late.feed("Sorry about that. ") == ""
     assert [late.flush() for _ in range(PATIENCE)] == [""] * PATIENCE
-    assert late.flush() == "Sorry about that. "
+    assert late.flush() == "Sorry about that."
+    assert late.feed("We open at ten.") == " ten."  # said after all, and the seam is still found
+    slow = LeadInFilter("We open at ")
+    assert slow.feed("Sorry ab") == ""
+    assert [slow.flush() for _ in range(PATIENCE)] == [""] * PATIENCE
+    assert slow.flush() == "Sorry ab"
+    assert slow.feed("out that.") == "out that."
+    assert slow.feed(" We open at ten.") == " ten."
+
+
+@pytest.mark.parametrize("style", ["{} ", " {}"])
+@pytest.mark.parametrize(
+    "reply",
+    ["We open at nine.", "Sorry about that. We open at nine.", "I apologize for the interruption. We open at nine."],
+)
+@pytest.mark.parametrize("partial", ["We open at", "We open at ", "We open at ni"])
+def test_a_backup_that_sends_a_word_at_a_time_is_not_doubled(partial: str, reply: str, style: str) -> None:
+    """A word every 0.2 s: more than one flush comes between two words."""
+    seam = LeadInFilter(partial)
+    spoken = partial
+    for word in reply.split():
+        spoken += seam.feed(style.format(word).removeprefix(" " if word == reply.split(maxsplit=1)[0] else ""))
+        spoken += seam.flush()
+        spoken += seam.flush()
+    spoken += seam.finish()
+    assert [word for word in spoken.split() if word in {"We", "open", "at"}] == ["We", "open", "at"]
+    assert spoken.rstrip().endswith("nine.")
 
 
 WORDS = st.lists(

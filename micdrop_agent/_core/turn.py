@@ -383,7 +383,7 @@ class Turn:
 
     def _holds_seam(self) -> bool:
         """Whether a seam is still looked for in what this turn writes itself."""
-        return any(seam._open for seam in self._seams()) and not self._fenced and not self._children
+        return any(seam.is_open for seam in self._seams()) and not self._fenced and not self._children
 
     def _seams(self) -> list[SeamFilter | LeadInFilter]:
         if not self._filters:

@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from micdrop_agent.fallback.agent import FallbackAgent
 from micdrop_agent.fallback.health import ChildHealth, HealthChanged, HealthRegistry
+from micdrop_agent.text.joining import LEAD_INS, LeadInWords
 
-__all__ = ["ChildHealth", "FallbackAgent", "HealthChanged", "HealthRegistry"]
+__all__ = ["LEAD_INS", "ChildHealth", "FallbackAgent", "HealthChanged", "HealthRegistry", "LeadInWords"]

@@ -50,10 +50,18 @@ class SeamFilter:
             what was said is dropped, not held, and does not count.
         exact: The model really goes on from the last character (its API takes a prefix),
             so its white space is right as it is.
+        before: What stands right before the continuation, if that is not ``partial``.
     """
 
-    def __init__(self, partial: str, max_chars: int = 200, *, exact: bool = False) -> None:
+    is_open: bool
+    """Whether the seam has not been found or given up yet."""
+
+    matched: int
+    """Words before the seam that were said twice."""
+
+    def __init__(self, partial: str, max_chars: int = 200, *, exact: bool = False, before: str | None = None) -> None:
         self._partial = partial
+        self._before = partial if before is None else before
         self._max_chars = max_chars
         self._exact = exact
         self._said = _words_of(partial)
@@ -64,16 +72,16 @@ class SeamFilter:
         self._word_from: int | None = None
         self._count = 0
         self._repeated = 0
-        self._matched = 0
+        self.matched = 0
         self._skip = 0
         self._end: int | None = None
         self._cut: int | None = None
         self._aligned = False
-        self._open = bool(partial)
+        self.is_open = bool(partial)
 
     def feed(self, text: str) -> str:
         """Take the next chunk; return what may be spoken now (``""`` if nothing may)."""
-        if not self._open:
+        if not self.is_open:
             return text
         self._text += text
         if not self._aligned:
@@ -82,7 +90,7 @@ class SeamFilter:
 
     def finish(self) -> str:
         """End the continuation; return what is still held."""
-        return self._decide() if self._open else ""
+        return self._decide() if self.is_open else ""
 
     def flush(self) -> str:
         """Decide with what is there, because waiting longer would be heard.
@@ -90,9 +98,21 @@ class SeamFilter:
         As long as the continuation only repeats what was said, nothing is released: there is
         nothing new to hear yet.
         """
-        if not self._open or not self._text or (self._repeated and not self._aligned):
+        if not self.is_open or not self._text or (not self._aligned and (self._repeated or self._may_repeat())):
             return ""
         return self._decide()
+
+    @property
+    def said_words(self) -> int:
+        """Words of the text that has been said."""
+        return len(self._said)
+
+    def _may_repeat(self) -> bool:
+        """Whether the word that is still coming may be one that was said."""
+        if self._word_from is None:
+            return not any(map(is_word, self._text))
+        begun = _key(self._text[self._word_from :])
+        return any(self._said[first + self._count].key.startswith(begun) for first in self._alive)
 
     def _decide(self) -> str:
         if not self._aligned and self._word_from is not None:
@@ -101,7 +121,7 @@ class SeamFilter:
             self._skip = self._repeated
         if self._cut is None and self._count >= _BEGUN and 0 in self._alive:
             # It began again from the first word and ended before it came to the seam.
-            self._open = False
+            self.is_open = False
             return ""
         return self._release()
 
@@ -144,7 +164,9 @@ class SeamFilter:
                 if self._said[index].key == key:
                     alive.append(first)
             elif (length := self._last_match(raw, key, repeated=self._count)) is not None:
-                self._cut, self._matched = start + length, self._count + 1
+                # Where something else was said in between, half a word is said again in full.
+                again = self._before is not self._partial and length < len(raw)
+                self._cut, self.matched = start if again else start + length, self._count + 1
         if not alive and start > max(self._max_chars, self._cut or 0):
             # So much was repeated word for word that it is no new sentence; only the rest is new.
             self._cut, self._skip = None, start
@@ -172,7 +194,7 @@ class SeamFilter:
         return len(last.raw)
 
     def _release(self) -> str:
-        self._open = False
+        self.is_open = False
         start = self._skip if self._cut is None else self._cut
         end = self._end
         if end is None and not any(map(is_word, self._text[start : start + self._max_chars])):
@@ -181,9 +203,11 @@ class SeamFilter:
         rest, later = self._text[start:end], "" if end is None else self._text[end:]
         self._text = ""
         if self._cut is None:
-            return (rest if self._exact and not start else _bridge(self._partial, rest)) + later
-        rest = without_said_marks(self._partial, rest)
-        return (rest.lstrip() if self._partial[-1].isspace() else _one_space(rest)) + later
+            return (rest if self._exact and not start else _bridge(self._before, rest)) + later
+        if self._before is not self._partial:
+            return _bridge(self._before, rest) + later
+        rest = without_said_marks(self._before, rest)
+        return (rest.lstrip() if self._before[-1].isspace() else _one_space(rest)) + later
 
 
 def _words_of(text: str) -> list[_Word]:
