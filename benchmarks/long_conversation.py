@@ -143,7 +143,7 @@ def body_of(agent: Any) -> bytes:
     """The body that ``agent`` would send now."""
     from micdrop_agent.model.protocol import Request  # noqa: PLC0415 - not public
 
-    body: bytes = agent._provider.builder.build(Request(items=agent.conversation, tools=(), continue_from=None))  # noqa: SLF001
+    body: bytes = agent._core.provider.builder.build(Request(items=agent.conversation, tools=(), continue_from=None))  # noqa: SLF001
     return body
 
 

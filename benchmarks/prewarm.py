@@ -35,7 +35,7 @@ def make(url: str, model: str, context: ssl.SSLContext) -> ChatAgent:
     """An agent that trusts the certificate of the run."""
     agent = ChatAgent(model=model, api_key="bench", base_url=url)
     # There is no public option for a certificate of one's own but the SSL_CERT_FILE of the system.
-    agent._provider.transport = DirectTransport(url, tls_context=context)  # type: ignore[attr-defined]  # noqa: SLF001
+    agent._core.provider.transport = DirectTransport(url, tls_context=context)  # type: ignore[attr-defined]  # noqa: SLF001
     for each in messages(10)[1:-1]:
         agent.add_message(each["role"], each["content"])  # type: ignore[arg-type]
     return agent
@@ -86,7 +86,7 @@ def certificate(folder: str) -> tuple[str, ssl.SSLContext]:
     path = Path(folder, "server.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(path))
     context = ssl.create_default_context()
-    authority.configure_trust(context)
+    authority.configure_trust(context)  # pyright: ignore[reportUnknownMemberType] - trustme types it in part
     return str(path), context
 
 

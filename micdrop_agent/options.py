@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["ExtractJson", "ExtractTag", "Retry", "Timeouts"]
+
+CLOSE_TIMEOUT: Final = 0.5
+"""Longest in seconds that closing one thing (a response, an answer, a child) is waited for."""
+
+LEAVE_TIMEOUT: Final = 5.0
+"""Longest in seconds that leaving an agent's block waits: for what still runs, for its resources, for its store."""
 
 
 def check_seconds(name: str, value: object, *, zero: bool = True, none: bool = False) -> None:

@@ -105,7 +105,7 @@ class Host:
             self.agent = agent
             probe.watch(agent)
             for number, _ in enumerate(self.turns):
-                if agent._state != "open":
+                if agent._core.state != "open":
                     return
                 agent.add_user_message(f"Question {number}")
                 await read(probe, agent.answer())

@@ -105,7 +105,7 @@ class Model(ModelAgent):
         super().__init__(**options)
         self.served = Provider(*scripts)
 
-    def _make_provider(self) -> Provider:
+    def make_provider(self) -> Provider:
         return self.served
 
 

@@ -38,7 +38,7 @@ async def _talk(probe: Probe, agent: Agent, turns: int = 2) -> None:
     async with agent:
         probe.watch(agent)
         for number in range(turns):
-            if agent._state == "open":
+            if agent._core.state == "open":
                 agent.add_user_message(f"Question {number}")
                 await read(probe, agent.answer())
 
@@ -96,7 +96,7 @@ async def speculative(probe: Probe) -> None:
     async with ScriptedAgent([0.05, "One ", 0.05, "two."]) as agent, anyio.create_task_group() as tasks:
         probe.watch(agent)
         for wait in (0.0, 0.04, 0.06):
-            if agent._state == "open":
+            if agent._core.state == "open":
                 tasks.start_soon(read, probe, agent.answer())
             await anyio.sleep(wait)
 
@@ -130,7 +130,7 @@ async def reentrant_listener(probe: Probe) -> None:
             tasks.start_soon(read, probe, agent.answer())
             await anyio.sleep(0.05)
             agent.add_message("system", "stop")
-        if agent._state == "open":
+        if agent._core.state == "open":
             await read(probe, agent.answer())
 
 

@@ -33,7 +33,7 @@ TOOLS = toolbox(Runs())
 def _asked(agent: Agent, text: str) -> Answer | None:
     """An answer to ``text``; none once the agent was closed."""
     agent.add_user_message(text)
-    return agent.answer() if agent._state == "open" else None
+    return agent.answer() if agent._core.state == "open" else None
 
 
 async def _read(probe: Probe, answer: Answer | None) -> None:
@@ -145,7 +145,7 @@ def hang_up(agent: Agent) -> str:
 @tool
 async def ask_again(agent: Agent) -> str:
     """Answer anew from within, and go on for a while."""
-    if agent._state == "open":
+    if agent._core.state == "open":
         agent.answer()
     await anyio.sleep(0.1)
     return "too late"

@@ -145,7 +145,7 @@ def test_none_is_opened_for_a_child_that_was_replaced_meanwhile(backend: Backend
             await anyio.sleep(1)
             assert (provider.times, provider.closed) == ([0, 1], 1)
             assert (provider.warmed, other.warmed) == ([], [])
-            assert first._provider_made is None
+            assert first._core._provider is None
 
     run_virtual(backend, scenario)
 

@@ -24,8 +24,9 @@ from micdrop_agent import (
 )
 from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.history import History
 from micdrop_agent._core.ledger import Ledger
-from micdrop_agent._core.turn import Race
+from micdrop_agent._core.race import Race
 from micdrop_agent.model.budget import PER_ITEM, TokenBudget
 from micdrop_agent.testing import BACKENDS, HANG, Backend, ScriptedAgent, run_virtual
 
@@ -175,12 +176,12 @@ def test_background_work_that_fails_is_logged_and_none_begins_in_a_closed_agent(
 
     async def scenario() -> None:
         agent = ScriptedAgent(["One."])
-        agent._spawn(work, "too early")
+        agent._core.spawn(work, "too early")
         async with agent:
-            agent._spawn(work, "in time")
+            agent._core.spawn(work, "in time")
             await anyio.sleep(1)
             assert [chunk async for chunk in agent.answer()] == ["One."]
-        agent._spawn(work, "too late")
+        agent._core.spawn(work, "too late")
 
     run_virtual(backend, scenario)
     assert begun == ["work"]
@@ -250,7 +251,7 @@ def test_a_budget_begins_anew_when_the_item_of_its_last_cut_is_gone() -> None:
 
 
 def test_a_result_finds_its_call_among_several_and_one_without_a_call_is_added() -> None:
-    conversation = Conversation()
+    conversation = History()
     ledger = Ledger(conversation)
     calls = [ToolCall(name, "look", "{}") for name in ("c1", "c2")]
     for made in calls:
@@ -293,7 +294,7 @@ def test_an_attempt_within_a_fenced_turn_is_fenced_from_its_beginning(backend: B
             await answer.receive()
             agent.cancel()
             race = Race()
-            late = answer._turn.child(agent, race, anyio.CancelScope())
+            late = answer.turn.child(agent._core, race, anyio.CancelScope())
             assert late.fenced
             late.end()
             race.tell()
@@ -365,14 +366,14 @@ def test_the_stream_of_chunks_is_made_while_the_model_thinks(backend: Backend) -
     async def main() -> None:
         async with ScriptedAgent([HANG]) as agent:
             answer = agent.answer()
-            assert answer._pipe._outbox is None, "made while the caller waits for answer()"
+            assert answer.pipe._outbox is None, "made while the caller waits for answer()"
             await anyio.sleep(1)
             if backend == "asyncio":  # on Trio nothing can be put behind a task's first step
-                assert answer._pipe._outbox is not None
+                assert answer.pipe._outbox is not None
             answer.cancel()
             late = agent.answer()
             late.cancel()
             await anyio.sleep(1)
-            assert late._pipe._outbox is None, "made for an answer that had ended"
+            assert late.pipe._outbox is None, "made for an answer that had ended"
 
     run_virtual(backend, main)

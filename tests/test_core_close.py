@@ -50,7 +50,7 @@ def test_aclose_may_be_called_from_anywhere(backend: Backend, where: str) -> Non
             "answer": ["a", lambda _turn: close(), "b"],
             "tool": ["a", Call("closing"), "b"],
             "shielded tool": ["a", Call("closing_shielded"), "b"],
-            "background": ["a", lambda _turn: agents[0]._spawn(close, "closes"), HANG],
+            "background": ["a", lambda _turn: agents[0]._core.spawn(close, "closes"), HANG],
         }
         async with ScriptedAgent(scripts[where], tools=[closing, closing_shielded]) as agent:
             agents.append(agent)

@@ -133,7 +133,7 @@ def test_a_listener_that_closes_the_agent_inside_answer_is_reported(backend: Bac
     async def main() -> None:
         async with ScriptedAgent([HANG]) as agent:
             agent.answer()
-            agent.on(AnswerFinished, lambda _event: agent._close())
+            agent.on(AnswerFinished, lambda _event: agent._core.close())
             with pytest.raises(RuntimeError, match="closed by a listener"):
                 agent.answer()
 
@@ -152,7 +152,7 @@ def test_an_extract_callback_may_do_anything(backend: Backend, act: str) -> None
             elif act == "answer":
                 agent.answer()
             elif act == "close":
-                agent._close()
+                agent._core.close()
             else:
                 raise ValueError("of the callback")
 

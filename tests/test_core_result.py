@@ -98,7 +98,7 @@ def test_the_trace_of_a_barge_in_ends_with_it_although_the_response_is_closed_la
         await anyio.sleep(1)
         agent.cancel()
         await anyio.sleep(1)
-        assert [noted[1] for noted in answer._turn.facts.trace][-3:] == ["cancel", "end", "response"]
+        assert [noted[1] for noted in answer.turn.facts.trace][-3:] == ["cancel", "end", "response"]
         assert [event.kind for event in answer.result.trace] == ["request", "headers", "first_chunk", "cancel", "end"]
         assert answer.result.duration == 1
 
@@ -115,12 +115,12 @@ def test_nothing_is_made_for_nobody_and_the_result_is_there_for_who_asks(
     async def scenario() -> None:
         nobody_listens(monkeypatch)
         async with ScriptedAgent(["One. ", HANG]) as agent:
-            assert agent._hub.unheard
+            assert agent._core.hub.unheard
             answer = agent.answer()
             await answer.receive()
             agent.cancel()
-            assert answer._ending is not None
-            assert answer._ending._made is None
+            assert answer.ending is not None
+            assert answer.ending._made is None
             assert answer.result.text == "One. "
 
     run_virtual(backend, scenario)
@@ -141,7 +141,7 @@ def test_an_observer_of_all_agents_hears_everything_also_when_it_is_the_only_one
             agent.add_user_message("unheard")
             for kind in EVENT_TYPES:
                 signal_of(kind).connect(observe)
-            assert not agent._hub.unheard
+            assert not agent._core.hub.unheard
             agent.add_user_message("Hello?")
             answer = agent.answer()
             await answer.receive()
@@ -169,7 +169,7 @@ def test_one_who_hears_of_this_agent_is_enough(backend: Backend, monkeypatch: py
             stream = agent.events() if who == "a stream" else None
             if stream is None:
                 agent.on(AnswerFinished, heard.append)
-            assert not agent._hub.unheard
+            assert not agent._core.hub.unheard
             result = await agent.answer().wait()
             if stream is not None:
                 heard.append(await anext(stream))

@@ -218,7 +218,7 @@ def test_a_store_is_told_of_the_cut_before_cancel_returns(backend: Backend) -> N
         async with Speaker() as agent:
             await speaking(agent, "Good ", "morning.")
             told: list[Any] = []
-            agent.conversation._journal = lambda index, gone, come: told.append((index, gone, len(come)))
+            agent._core.conversation.follow(lambda index, gone, come: told.append((index, gone, len(come))))
             agent.cancel()
             assert told == [(1, 0, 1)]
 
@@ -241,8 +241,8 @@ def test_what_is_owed_is_made_before_more_is_owed(backend: Backend) -> None:
     # No answer begins without a look at the conversation today; should one, the cut before it is kept all the same.
     async def main() -> None:
         async with Speaker() as agent:
-            agent.conversation._owe(lambda: agent.conversation._append(Message("assistant", "first")))
-            agent.conversation._owe(lambda: agent.conversation._append(Message("assistant", "second")))
+            agent._core.conversation.defer(lambda: agent._core.conversation.append(Message("assistant", "first")))
+            agent._core.conversation.defer(lambda: agent._core.conversation.append(Message("assistant", "second")))
             assert said(agent) == [("assistant", "first"), ("assistant", "second")]
 
     run_virtual(backend, main)

@@ -196,9 +196,9 @@ def test_unread_answers_in_cycles_close_their_streams_whatever_is_finalized_firs
         async with MockAgent() as agent:
             answer = agent.answer()
             await anyio.sleep(1)
-            assert not answer._turn.fenced
-            assert answer._pipe._outbox is not None
-            assert answer._pipe._inbox._closed, "left to the order in which a cycle is finalized"
+            assert not answer.turn.fenced
+            assert answer.pipe._outbox is not None
+            assert answer.pipe._inbox._closed, "left to the order in which a cycle is finalized"
 
     run_virtual(backend, main)
 
@@ -210,8 +210,8 @@ def test_the_streams_of_an_answer_that_was_cut_are_closed_with_its_task(backend:
             assert await answer.receive() == "One. "
             answer.cancel()
             await anyio.sleep(1)
-            assert answer._pipe._outbox is not None
-            assert answer._pipe._inbox._closed, "left to the order in which a cycle is finalized"
+            assert answer.pipe._outbox is not None
+            assert answer.pipe._inbox._closed, "left to the order in which a cycle is finalized"
 
     run_virtual(backend, main)
 
@@ -242,7 +242,7 @@ def test_a_thousand_answers_leave_no_objects_behind(backend: Backend) -> None:
             gc.collect()
             after = sum(1 for found in gc.get_objects() if type(found) is Answer)
             assert after <= before
-            assert agent._alive == 0
-            assert not agent._background
+            assert agent._core._alive == 0
+            assert not agent._core._background
 
     run_virtual(backend, main)

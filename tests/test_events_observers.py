@@ -170,7 +170,7 @@ def test_a_stream_may_be_left_at_any_time(backend: Backend) -> None:
             del left
             gc.collect()
             agent.skip_answer()
-            assert not agent._hub._inboxes
+            assert not agent._core.hub._inboxes
 
             waiting = agent.events()
             async with anyio.create_task_group() as tasks:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_a_slot_is_shown_by_the_name_of_its_child() -> None:
-    assert repr(Cast([]).agent(names=["ada"])._slots[0]) == "<Slot ada>"
+    assert repr(Cast([]).agent(names=["ada"])._core.slots[0]) == "<Slot ada>"
 
 
 both = pytest.mark.parametrize("backend", BACKENDS)

@@ -43,8 +43,8 @@ def child(*acts: Any) -> Callable[[], Agent]:
         (child("a"), TypeError, "list of functions"),
         ([EchoAgent()], TypeError, "function that makes an agent"),
         ([child("a"), EchoAgent()], TypeError, r"factories\[1\]"),
-        ([lambda: None], TypeError, "no Agent"),
-        ([lambda: "agent"], TypeError, "no Agent"),
+        ([lambda: None], TypeError, "not an Agent"),
+        ([lambda: "agent"], TypeError, "not an Agent"),
     ],
 )
 def test_wrong_factories_are_refused_at_once(factories: Any, kind: type[Exception], words: str) -> None:
@@ -180,8 +180,10 @@ class Resourceful(ScriptedAgent):
         super().__init__(*answers)
         self.log = log
         self.fails = fails
+        core: Any = self._core
+        core.start, core.stop_resources = self.begin, self.end
 
-    async def _start(self) -> None:
+    async def begin(self) -> None:
         self.log.append("start")
         if self.fails:
             raise down("connection")
@@ -190,7 +192,7 @@ class Resourceful(ScriptedAgent):
         self.log.append("prewarm")
         await anyio.sleep(5)
 
-    async def _stop_resources(self) -> None:
+    async def end(self) -> None:
         self.log.append("stop")
 
 
@@ -328,7 +330,7 @@ def test_a_child_whose_resources_cannot_be_closed_does_not_keep_the_others_open(
     log: list[str] = []
 
     class Stubborn(Resourceful):
-        async def _stop_resources(self) -> None:
+        async def end(self) -> None:
             if how == "hangs":
                 await anyio.sleep_forever()
             raise OSError("cannot close")
@@ -350,7 +352,7 @@ def test_an_old_attempt_that_is_still_starting_does_not_count_as_the_start_of_th
     log: list[str] = []
 
     class Slow(Resourceful):
-        async def _start(self) -> None:
+        async def begin(self) -> None:
             self.log.append("begin")
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(3)

@@ -56,7 +56,7 @@ def test_a_child_that_failed_leaves_the_prompt_as_it_was(backend: Backend) -> No
     async def scenario() -> None:
         async with cast.agent() as agent:
             await listen(agent)
-            agent._active = 1
+            agent._core.active = 1
             assert (await listen(agent)).text == "Yes."
             assert agent.conversation[0] == Message("system", "prompt 0")
 

@@ -275,8 +275,8 @@ class Bench:
 
     async def ask(self, agent: FallbackAgent, op: Ask) -> None:
         self.stage.moods = op.moods
-        for slot in agent._slots:
-            agent._discard(slot)  # what is built already has no mood for its factory any more
+        for slot in agent._core.slots:
+            agent._core.discard(slot)  # what is built already has no mood for its factory any more
         started = anyio.current_time()
         wanted, switches, ended = self.model.ask(op, started)
         heard = Heard()

@@ -370,12 +370,12 @@ def test_a_child_that_fails_behind_the_end_of_its_stream_has_failed_for_good(bac
 @both
 def test_the_usage_of_all_children_that_spoke_is_summed_and_that_of_a_loser_is_not(backend: Backend) -> None:
     def spend(tokens: int) -> Any:
-        return lambda turn: turn._add_usage(Usage(input_tokens=tokens, output_tokens=tokens))
+        return lambda turn: turn.add_usage(Usage(input_tokens=tokens, output_tokens=tokens))
 
     async def spend_late(turn: Turn) -> None:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(1)
-            turn._add_usage(Usage(input_tokens=1000, output_tokens=1000))
+            turn.add_usage(Usage(input_tokens=1000, output_tokens=1000))
 
     cast = Cast([spend_late], ["One ", spend(10), 2.0, down()], [spend(5), "two."])
 

@@ -82,7 +82,7 @@ def test_an_error_of_the_host_leaves_the_block_as_itself(loop: str, error: Excep
         assert caught.value is error
         assert caught.value.__cause__ is context
         assert texts(agent) == ["a"]
-        assert agent._alive == 0
+        assert agent._core._alive == 0
 
     run_on(loop, main)
 
@@ -101,8 +101,8 @@ def test_an_agent_inside_an_async_generator_that_is_closed(loop: str) -> None:
         generator = chunks()
         assert await anext(generator) == "a"
         await generator.aclose()
-        assert agents[0]._state == "closed"
-        assert agents[0]._alive == 0
+        assert agents[0]._core.state == "closed"
+        assert agents[0]._core._alive == 0
 
     run_on(loop, main)
 

@@ -109,7 +109,7 @@ def test_an_agent_inside_an_async_generator_that_is_closed() -> None:
         generator = chunks()
         assert await anext(generator) == "a"
         await generator.aclose()
-        assert agents[0]._state == "closed"
+        assert agents[0]._core.state == "closed"
 
     run_trio(main)
 
@@ -183,8 +183,8 @@ def test_a_fatal_error_of_a_generation_ends_the_agent_as_itself(backend: Backend
     with pytest.raises(Fatal):
         run_virtual(backend, main)
     assert texts(agents[0]) == ["a"]
-    assert agents[0]._current is not None
-    assert agents[0]._current.status == "cancelled"
+    assert agents[0]._core.current is not None
+    assert agents[0]._core.current.status == "cancelled"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

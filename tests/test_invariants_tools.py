@@ -190,7 +190,7 @@ async def _model_with_tools(probe: Probe) -> None:
         async with agent:
             probe.watch(agent)
             for question in ("What is it?", "And?"):
-                if agent._state == "open":
+                if agent._core.state == "open":
                     agent.add_user_message(question)
                     await read(probe, agent.answer())
 

@@ -8,7 +8,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from micdrop_agent import Conversation, Message, ToolCall, ToolResult
+from micdrop_agent import Message, ToolCall, ToolResult
+from micdrop_agent._core.history import History
 from micdrop_agent._core.ledger import CANCELLED_OUTPUT, Ledger, OpenCall
 from micdrop_agent.events import Event, MessageAdded, MessageCorrected
 from micdrop_agent.messages import Item, is_blank
@@ -86,7 +87,7 @@ class Course:
 
     def user(self, text: str) -> None:
         message = Message("user", text)
-        self.events.append(MessageAdded(message, self.ledger.conversation._append(message)))
+        self.events.append(MessageAdded(message, self.ledger.conversation.append(message)))
 
     def took(self, count: int) -> None:
         for _ in range(min(count, len(self.unread))):
@@ -95,7 +96,7 @@ class Course:
 
 def course_of(operations: list[tuple[str, Any]], *, record_interrupted: bool = True) -> tuple[Course, list[Item]]:
     start: list[Item] = [Message("system", ""), Message("user", "hi")]
-    course = Course(Ledger(Conversation(start), record_interrupted=record_interrupted))
+    course = Course(Ledger(History(start), record_interrupted=record_interrupted))
     for name, value in operations:
         course.do(name, value)
     return course, start
@@ -221,7 +222,7 @@ def test_calls_of_one_owner_are_closed_alone() -> None:
 
 def test_many_commits_of_a_long_answer_do_not_join_it_from_all_its_chunks_each_time() -> None:
     """Counted in pieces, not in seconds: after a commit the text is one piece again."""
-    ledger = Ledger(Conversation([Message("system", "")]))
+    ledger = Ledger(History([Message("system", "")]))
     longest = 0
     for number in range(2000):
         ledger.say(f"word {number} ")
@@ -248,7 +249,7 @@ def test_a_cut_text_stands_where_it_began_whatever_came_went_or_ended_meanwhile(
     operations: list[tuple[str, Any]],
 ) -> None:
     """Before it: what stood there when its first word was said, and the results of the calls among that."""
-    conversation = Conversation([Message("system", ""), Message("user", "hi")])
+    conversation = History([Message("system", ""), Message("user", "hi")])
     course = Course(Ledger(conversation))
     earlier: list[Item] = []
     for name, value in operations:
@@ -257,7 +258,7 @@ def test_a_cut_text_stands_where_it_began_whatever_came_went_or_ended_meanwhile(
             if value < len(users):
                 _take_out(conversation, users[value])
         elif name == "exchange":
-            conversation._put(0, Message("system", "another"))
+            conversation.put(0, Message("system", "another"))
         else:
             if name == "say" and course.ledger.open is None:
                 earlier = list(conversation)
@@ -280,10 +281,10 @@ def test_a_cut_text_stands_where_it_began_whatever_came_went_or_ended_meanwhile(
         assert sum(isinstance(item, ToolResult) for item in before) == len(calls)
 
 
-def _take_out(conversation: Conversation, item: Item) -> None:
+def _take_out(conversation: History, item: Item) -> None:
     index = conversation.index_of(item)
     assert index is not None
-    conversation._delete(index)
+    conversation.delete(index)
 
 
 def test_a_text_that_its_author_settles_as_nothing_is_not_stored_and_cannot_be_cut() -> None:

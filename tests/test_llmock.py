@@ -91,7 +91,7 @@ def test_many_turns_go_over_one_connection(server: MockServer, backend: str, kin
                 for turn in range(5):
                     agent.add_user_message(f"Question {turn}")
                     assert [chunk async for chunk in agent.answer()]
-                assert len(agent._provider.transport._idle) == 1
+                assert len(agent._core.provider.transport._idle) == 1
         requests = server.journal()
         assert [len(asked["body"].get("messages") or asked["body"]["input"]) for asked in requests] == [1, 3, 5, 7, 9]
 
@@ -319,7 +319,7 @@ def test_a_cancel_before_any_word_reaches_the_server_too(server: MockServer, bac
             async with server.make(kind) as agent:
                 agent.add_user_message("When do you open?")
                 answer = agent.answer()
-                await until(lambda: any(noted[1] == "headers" for noted in answer._turn.facts.trace))
+                await until(lambda: any(noted[1] == "headers" for noted in answer.turn.facts.trace))
                 agent.cancel()
                 assert [chunk async for chunk in answer] == []
                 (request,) = await server.until_ended(1)

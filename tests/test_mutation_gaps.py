@@ -71,7 +71,7 @@ def test_what_a_turn_does_after_its_scope_was_cancelled_has_no_effect(backend: B
     """Fault "claim ignores a deadline that has fired": a cancellation counts before it is delivered."""
 
     def cancelled_and_speaks(turn: Turn) -> None:
-        turn._scope.cancel()
+        turn.scope.cancel()
         turn.write_nowait("ghost")
         turn.add(Message("assistant", "ghost"))
 
@@ -89,7 +89,7 @@ def test_a_hook_whose_clock_has_run_out_says_no_filler_any_more(backend: Backend
     """The same for a filler, which claims nothing."""
 
     def too_late(_agent: Agent, turn: Turn) -> None:
-        turn._scope.cancel()
+        turn.scope.cancel()
         turn.write_nowait("One moment. ")
 
     async def scenario() -> None:

@@ -66,7 +66,7 @@ def test_a_key_from_the_environment_is_used_and_never_shown(
 ) -> None:
     monkeypatch.setenv(variable, "sk-very-secret\n")
     agent = make()
-    provider = agent._provider
+    provider = agent._core.provider
     assert provider.headers == {"authorization": "Bearer sk-very-secret"}
     for thing in (agent, provider, provider.transport, provider.builder, caplog.text):
         assert "very-secret" not in repr(thing)
@@ -74,7 +74,7 @@ def test_a_key_from_the_environment_is_used_and_never_shown(
 
 def test_the_environments_key_goes_to_openai_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    provider: Any = ChatAgent(base_url="http://localhost:11434/v1", model="m")._provider
+    provider: Any = ChatAgent(base_url="http://localhost:11434/v1", model="m")._core.provider
     assert provider.headers == {}
 
 

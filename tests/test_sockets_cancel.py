@@ -108,7 +108,7 @@ class Caller:
         assert "".join(item.content for item in stored) == heard == answer.text
         self.provider.requests.clear()
         # Looked at in the next round: the task of this answer is still on its way out.
-        trace, self.trace = self.trace, ([] if point == "retry wait" else answer._turn.facts.trace)
+        trace, self.trace = self.trace, ([] if point == "retry wait" else answer.turn.facts.trace)
         self.marks += [noted for noted in trace if noted[1] == "retry" or noted[2].get("error")]
 
     async def _until(self, point: str, answer: Answer, asked: int) -> str:
@@ -121,7 +121,7 @@ class Caller:
         if point == "tool":
             await self.in_tool.wait()
         elif point == "retry wait":
-            await until(lambda: any(kind == "retry" for _, kind, _ in answer._turn.facts.trace))
+            await until(lambda: any(kind == "retry" for _, kind, _ in answer.turn.facts.trace))
         else:
             for _ in range(self.dice.randrange(12)):
                 await anyio.lowlevel.checkpoint()
@@ -143,8 +143,8 @@ def test_after_a_thousand_barge_ins_at_any_point_nothing_is_left_and_the_next_an
                 sizes: list[int] = []
                 for number in range(1000):
                     await caller.barge_in(POINTS[number % len(POINTS)] if number < 40 else dice.choice(POINTS))
-                    assert len(agent._provider.transport._live) <= 2
-                    assert len(agent._provider.transport._idle) <= 2
+                    assert len(agent._core.provider.transport._live) <= 2
+                    assert len(agent._core.provider.transport._idle) <= 2
                     if number in {299, 999}:
                         await provider.until(lambda: provider.open_connections <= 2)
                         gc.collect()

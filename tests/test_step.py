@@ -38,7 +38,7 @@ def test_the_first_chunk_goes_out_before_the_rest_of_its_burst_is_handled(backen
         agent.on(MessageAdded, lambda event: stored.append(event.message.content))  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
         answer = agent.answer()
         assert await answer.receive() == "first"
-        assert answer._ledger.length == len("first")
+        assert answer.ledger.length == len("first")
         assert stored == []
         assert len([chunk async for chunk in answer]) == 200
 

@@ -172,7 +172,7 @@ def test_prewarm_after_the_end_opens_nothing_that_nobody_would_close(backend: Ba
             await agent.prewarm()
         await agent.prewarm()
         assert (agent.served.warm, agent.served.closed) == (1, 1)
-        assert agent._provider_made is None
+        assert agent._core._provider is None
 
     run_virtual(backend, main)
 

@@ -63,7 +63,7 @@ def test_it_ends_the_answer_wherever_that_is(
         assert anyio.current_time() == result.duration == 2.5
         assert failed == [AnswerFailed(result.error)]
         assert len(agent.served.requests) == result.requests == requests
-        assert not answer._ledger.calls
+        assert not answer.ledger.calls
         await anyio.sleep(20)
         assert len(agent.served.requests) == requests
         assert "gold" not in str(said(agent))

@@ -92,7 +92,7 @@ class WritesLater(Agent):
             await anyio.sleep(0.2)
             await turn.write("and another thing")
 
-        self._spawn(later, "later")
+        self._core.spawn(later, "later")
         await turn.write("One ")
         await anyio.sleep(0.1)
         await turn.write("two.")

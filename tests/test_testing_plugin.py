@@ -92,17 +92,14 @@ RIGHT_AND_WRONG = """
 
     class Wrong(Agent):
         async def generate_answer(self, turn):
+            if hasattr(self, "kept"):
+                self.kept.write_nowait("late")
             await turn.write("One ")
             try:
                 await anyio.sleep(1)
             finally:
                 turn.write_nowait("and another thing")
                 self.kept = turn
-
-        def add_user_message(self, text, metadata=None):
-            super().add_user_message(text, metadata)
-            if hasattr(self, "kept"):
-                self.kept.write_nowait("late")
 
     def test_right(interrupt_everywhere):
         assert interrupt_everywhere(Right, "Count!").points > 50

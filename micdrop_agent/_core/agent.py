@@ -1,152 +1,99 @@
 """The agent: a conversation, and at most one answer to it at a time.
 
-    async with agent:  ── owns ──▶  one task group
-        answer()       ── starts ─▶ one task, one cancel scope, one memory stream
-        cancel()       ── settles everything at once, then cancels that scope
+    async with agent:  ── owns ──▶  everything that runs
+        answer()       ── starts ─▶ an answer, which is read as a stream of text
+        cancel()       ── settles everything at once
 
 ``answer()`` and ``cancel()`` are plain functions and may be called from any task of the event
-loop, from a listener, from a tool, or from inside the answer itself.
+loop, from a listener, from a tool, or from inside the answer itself. What stands behind them is in
+``_core.core``: an agent keeps one name for itself, so that all others are its author's.
 
 Source: Micdrop page "Agent (LLM)"; where we differ on purpose is in docs/from-micdrop.
 """
 
 from __future__ import annotations
 
-import inspect
-import math
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-import anyio
 from anyio import AsyncContextManagerMixin
 
-from micdrop_agent._core import guards
-from micdrop_agent._core.answer import Answer
-from micdrop_agent._core.dialogue import Dialogue
-from micdrop_agent._core.groups import lone_error_unwrapped
-from micdrop_agent._core.scopes import task_scope
-from micdrop_agent._core.turn import Turn
-from micdrop_agent.errors import MicdropError, words_of
-from micdrop_agent.messages import Message
-from micdrop_agent.options import check_count, check_flag, check_text
-from micdrop_agent.tools import control_tools
+from micdrop_agent._core.core import Core
+from micdrop_agent._core.event_stream import EventStream
+from micdrop_agent._core.options import AgentOptions, read_options
+from micdrop_agent.events import AnswerSkipped, EndCallRequested, Event
+from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterable
+    import logging
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
     from typing import Self
 
-    from micdrop_agent.options import ExtractJson, ExtractTag
+    from typing_extensions import Unpack
+
+    from micdrop_agent._core.answer import Answer
+    from micdrop_agent._core.options import AgentKeywords
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.conversation import Conversation
+    from micdrop_agent.images import Image
+    from micdrop_agent.messages import Role
     from micdrop_agent.store import ConversationStore, KeptCall
     from micdrop_agent.tools import Tool
 
-__all__ = ["Agent", "BeforeAnswer"]
+__all__ = ["Agent"]
 
-CLOSE_TIMEOUT = 5.0
-"""Seconds that ``aclose()`` waits for what still runs, for example a shielded tool."""
+E_ = TypeVar("E_", bound=Event)
 
-SUPERSEDED: Final = 100
-"""Answers that listeners may start while one ``answer()`` cancels them; more is an endless loop."""
-
-BeforeAnswer: TypeAlias = Callable[["Agent", Turn], "bool | str | Awaitable[bool | str | None] | None"]
+OPEN: Final = frozenset({"generate_answer", "prewarm", "aclose", "takes_images"})
+"""What a subclass may define anew; the rest of an agent's names is what the agent itself depends on."""
 
 
-class Agent(Dialogue, AsyncContextManagerMixin, ABC):
+class Agent(AsyncContextManagerMixin, ABC):
     """Turns a conversation into text that can be spoken, one answer at a time.
 
     Open it with ``async with``; leaving the block cancels the live answer, waits for its
     clean-up and closes every connection. An agent belongs to one event loop and can be opened
-    once. Subclasses implement ``generate_answer`` only.
+    once. Subclasses implement ``generate_answer`` only, and are free to use every other name that
+    is not an agent's.
 
     Args:
-        system_prompt: The first message of the conversation.
-        auto_end_call: Give the model a tool that ends the call; a text replaces its prompt.
-        auto_semantic_turn: Give it a tool to wait when the caller has not finished; likewise.
-        auto_ignore_user_noise: Give it a tool to drop a meaningless user message; likewise.
-        extract: Take a value from the end of each answer; it is not spoken.
-        on_before_answer: ``hook(agent, turn)``, sync or async, before each answer. ``True``
-            skips the generation; a text is said and stored in its place.
-        tools: Tools, or functions that ``@tool`` can wrap.
-        record_interrupted: Store the heard part of a cut answer, marked ``interrupted``.
-        raise_on_failure: Raise the error of a failed answer from its iteration. ``False``:
-            the iteration just ends, as in Micdrop.
-        parallel_tools: Run the tools of one response at the same time.
-        buffer_size: Chunks that may wait for the consumer before the producer waits too;
-            ``None`` is no limit (an answer's text is bounded by the model).
+        options: ``system_prompt``, ``tools``, ``extract``, ``on_before_answer`` and the others of ``AgentOptions``.
 
     Raises:
         TypeError: An option has the wrong type; the message names it.
         ValueError: An option is out of range; the message names it.
 
-    Source: Micdrop page "Agent (LLM)", ``AgentOptions``.
+    Source: Micdrop page "Agent (LLM)".
     """
 
-    __slots__ = (
-        "_alive",
-        "_all_done",
-        "_background",
-        "_before",
-        "_began",
-        "_kept",
-        "_left_to_do",
-        "_tasks",
-        "buffer_size",
-        "parallel_tools",
-        "raise_on_failure",
-        "record_interrupted",
-    )
+    __slots__ = ("_core",)
 
-    def __init__(
-        self,
-        *,
-        system_prompt: str = "",
-        auto_end_call: bool | str = False,
-        auto_semantic_turn: bool | str = False,
-        auto_ignore_user_noise: bool | str = False,
-        extract: ExtractJson | ExtractTag | None = None,
-        on_before_answer: BeforeAnswer | None = None,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
-        record_interrupted: bool = True,
-        raise_on_failure: bool = True,
-        parallel_tools: bool = True,
-        buffer_size: int | None = None,
-    ) -> None:
-        check_text("system_prompt", system_prompt)
-        guards.extract("extract", extract)
-        guards.function("on_before_answer", on_before_answer)
-        guards.tools("tools", tools)
-        check_flag("record_interrupted", record_interrupted)
-        check_flag("raise_on_failure", raise_on_failure)
-        check_flag("parallel_tools", parallel_tools)
-        if buffer_size is not None:
-            check_count("buffer_size", buffer_size, least=0)
-        super().__init__(
-            system_prompt=system_prompt,
-            tools=[
-                *control_tools(
-                    auto_end_call=auto_end_call,
-                    auto_semantic_turn=auto_semantic_turn,
-                    auto_ignore_user_noise=auto_ignore_user_noise,
-                ),
-                *tools,
-            ],
-            extract=extract,
-        )
-        self.record_interrupted = record_interrupted
-        self.raise_on_failure = raise_on_failure
-        self.parallel_tools = parallel_tools
-        self.buffer_size = buffer_size
-        self._before = on_before_answer
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
-        self._left_to_do: list[Callable[[], Awaitable[None]]] = []
-        self._all_done: anyio.Event | None = None
-        self._alive = 0
-        self._kept: KeptCall | None = None
-        self._began: list[Callable[[Answer], None]] = []
-        """Called with each answer in the step, and the context, in which it is started."""
+    def __init__(self, **options: Unpack[AgentKeywords]) -> None:
+        self._core: Core = self._make_core(options)
+
+    def _make_core(self, options: Mapping[str, Any]) -> Core:
+        """The inside of this agent; agents of the library that have more in there make their own."""
+        return Core(self, read_options(AgentOptions, options, self))
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if cls.__module__.startswith("micdrop_agent."):
+            return
+        for name in vars(cls):
+            if name in vars(Agent) and name not in OPEN and not name.startswith(("__", "_abc_")):
+                raise TypeError(
+                    f"{cls.__name__}.{name} would take the place of Agent.{name}, on which the agent itself depends; "
+                    f"choose another name (what a subclass defines anew: {', '.join(sorted(OPEN))})"
+                )
+
+    if not TYPE_CHECKING:  # for a type checker this would make every attribute known
+
+        def __getattr__(self, name: str) -> Any:
+            cls = type(self).__name__
+            if name == "_core":
+                raise AttributeError(f"{cls}.__init__ does not call super().__init__(…), which makes the agent")
+            raise AttributeError(f"{cls!r} object has no attribute {name!r}")
 
     # -- life
 
@@ -162,33 +109,8 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        guards.may_open(self, self._state, owned=self._owner is not None)
-        self._state = "open"
-        self._home = guards.Home()
-        whole, cancelled = False, 0
-        try:
-            with lone_error_unwrapped():
-                async with anyio.create_task_group() as tasks:
-                    self._tasks = tasks
-                    try:
-                        await self._start()
-                        yield self
-                    finally:
-                        cancelled = self._home.cancellations()
-                        self._close()
-            whole = True
-        finally:
-            self._tasks = None
-            self._state = "closed"
-            try:
-                with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                    await self.aclose()
-                    await self._let_go()
-            finally:
-                if self._kept is not None:
-                    await self._kept._finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
-                if not whole and isinstance(sys.exception(), Exception):
-                    self._home.deliver_lost(cancelled)
+        async with self._core.opened():
+            yield self
 
     async def aclose(self) -> None:
         """Cancel the live answer, forget the listeners, and let nothing start any more.
@@ -198,81 +120,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``destroy()``.
         """
-        self._check_thread("aclose()")
-        live = self._current
-        by_tool = live is not None and any(call.on_stack for call in live._ledger.calls)
-        self._close()
-        if by_tool:
-            await anyio.lowlevel.checkpoint()
-        elif self._alive:
-            if self._all_done is None:
-                self._all_done = anyio.Event()
-            with anyio.move_on_after(CLOSE_TIMEOUT):
-                await self._all_done.wait()
-
-    def _close(self) -> None:
-        """The synchronous part of closing: nothing of this agent has an effect afterwards."""
-        self._state = "closing" if self._state == "open" else "closed"
-        self._safe_logger.debug("closed")
-        if self._current is not None:
-            self._current._closing()
-        for scope in tuple(self._background):
-            scope.cancel()
-        self._hub.close()
-
-    @property
-    def _closed(self) -> bool:
-        return self._state == "closed"
-
-    async def _let_go(self) -> None:
-        """Close resources; one that cannot be closed is no reason to lose the error that ended the block."""
-        try:
-            await self._stop_resources()
-        except Exception:  # foreign code: a provider or a client of the application's own
-            self._safe_logger.exception("the resources of the agent could not be closed")
-
-    async def _start(self) -> None:
-        """Open resources, in the agent's task group. For subclasses of the library."""
-
-    async def _stop_resources(self) -> None:
-        """Close resources; runs shielded and bounded. For subclasses of the library."""
-
-    def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run ``work`` in the agent's task group, cancelled when the agent is closed."""
-        home = self if self._owner is None else self._root()
-        if home._tasks is None or home._state != "open":
-            return
-        scope = task_scope()
-        home._background[scope] = None
-        home._tasks.start_soon(home._in_background, work, scope, name=name)
-
-    def _afterwards(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run ``work`` in the task of the answer that is ending, once that is done."""
-        home = self if self._owner is None else self._root()
-        home._left_to_do.append(work)
-
-    async def _in_background(self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
-        self._alive += 1
-        try:
-            with scope:
-                await work()
-        except Exception:  # background work serves later answers; it must not end this one
-            self._safe_logger.exception("background work of the agent failed")
-        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is not this task's alone
-            # Only on asyncio: the task, or what it waited for, was cancelled natively. Let through, the task
-            # group would take that for its own cancellation and end the agent's block without a word.
-            if anyio.current_effective_deadline() == -math.inf:
-                raise
-            self._safe_logger.warning("background work of the agent was cancelled", exc_info=True)
-        finally:
-            self._background.pop(scope, None)
-            self._task_ended()
-
-    def _task_ended(self) -> None:
-        self._alive -= 1
-        if not self._alive and self._all_done is not None:
-            self._all_done.set()
-            self._all_done = None
+        await self._core.aclose()
 
     # -- answers
 
@@ -287,44 +135,7 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``answer()``.
         """
-        guards.may_answer(self, self._state, owned=self._owner is not None)
-        self._check_thread("answer()")
-        previous = self._current
-        for _ in range(SUPERSEDED):
-            if self._current is None or self._current._turn.fenced:
-                break
-            # A listener of the cancelled answer may have started another one.
-            self._current._stop(None, keep_unread=True)
-        else:
-            raise RuntimeError(
-                "a listener starts another answer whenever one is cancelled, also for answer() itself; "
-                "let it look at the status in the event"
-            )
-        if self._state != "open" or self._tasks is None:
-            raise RuntimeError("the agent was closed by a listener while answer() ran")
-        prompt = next((item for item in reversed(self.conversation) if item.role == "user"), None)
-        home = self._home
-        assert home is not None
-        assert prompt is None or isinstance(prompt, Message)
-        answer = self._current = Answer(self, prompt, home)
-        for began in self._began:
-            began(answer)
-        self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
-        if home.loop is not None:
-            # Behind the first step of the answer's task: that sends its request, and then there is time.
-            home.loop.call_soon(answer._pipe.open_early)
-        return answer
-
-    async def _run_answer(self, answer: Answer, previous: Answer | None) -> None:
-        self._alive += 1
-        try:
-            await answer._run(previous)
-        finally:
-            self._task_ended()
-        while self._left_to_do and self._state == "open":
-            scope = task_scope()
-            self._background[scope] = None
-            await self._in_background(self._left_to_do.pop(), scope)
+        return self._core.answer()
 
     def cancel(self, heard: int | str | None = None) -> None:
         """Stop the current answer, at once and for good; does nothing when there is none.
@@ -344,16 +155,12 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``cancel()``.
         """
-        root = self if self._owner is None else self._root()
-        root._check_thread("cancel()")
-        if root._current is not None:
-            root._current._stop(heard)
+        self._core.root().cancel(heard)
 
     @property
     def answering(self) -> bool:
         """Whether an answer is being generated right now."""
-        current = self._root()._current
-        return current is not None and current.status == "running"
+        return self._core.root().answering
 
     @abstractmethod
     async def generate_answer(self, turn: Turn) -> None:
@@ -368,54 +175,149 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         Source: Micdrop page "Agent (LLM)", ``generateAnswer(stream)``.
         """
 
-    async def _respond(self, turn: Turn) -> None:
-        """Hook, generation, and the commit of what was written; as root or as a child."""
-        turn._filters = self._text_filters()
-        if turn.continue_from is not None:
-            from micdrop_agent.text.joining import LeadInFilter, SeamFilter
-
-            exact, said = self._continues_exactly, turn.continue_from
-            turn._filters += (SeamFilter(said, exact=True) if exact else LeadInFilter(said),)
-        if self._before is not None and await self._skipped_by_hook(turn):
-            return
-        generating: object = self.generate_answer(turn)
-        if not inspect.isawaitable(generating):
-            raise TypeError(
-                f"{type(self).__name__}.generate_answer must be an 'async def' that writes its text with "
-                f"'await turn.write(text)'; it returned {generating!r} (a 'yield' or a missing 'async'?)"
-            )
-        returned = await generating
-        if returned is not None:
-            raise TypeError(
-                f"{type(self).__name__}.generate_answer returned {returned!r}, which nobody hears; "
-                "write it with 'await turn.write(text)'"
-            )
-        turn.commit()
-
-    async def _skipped_by_hook(self, turn: Turn) -> bool:
-        assert self._before is not None
-        turn._aside = True
-        try:
-            verdict = self._before(self, turn)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-        except Exception as error:  # foreign code: the hook fails this answer, and says so
-            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
-        finally:
-            turn._aside = False
-        if turn.fenced:
-            return True
-        if isinstance(verdict, str):
-            turn.write_nowait(verdict)
-            turn.commit()
-            return True
-        if verdict is True:
-            turn.facts.skipped = turn.facts.skipped or turn.claim()
-            return True
-        return False
-
     async def prewarm(self) -> None:
         """Have everything ready for a fast first chunk; does nothing for an agent without I/O."""
+
+    # -- conversation
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation, the system prompt first; a child has its outermost agent's."""
+        return self._core.root().conversation
+
+    def add_message(self, role: Role, text: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Append a message and emit ``MessageAdded``; a blank text is ignored.
+
+        Raises:
+            ValueError: Unknown role.
+            TypeError: ``text`` is no text.
+
+        Source: Micdrop page "Agent (LLM)", ``addMessage``.
+        """
+        message = Message(role, text, metadata)
+        if not is_blank(text):
+            self._core.root().add(message)
+
+    takes_images: ClassVar[bool] = False
+    """Whether what the user says may have pictures."""
+
+    def add_user_message(
+        self, text: str, metadata: Mapping[str, Any] | None = None, *, images: Iterable[Image] = ()
+    ) -> None:
+        """Append what the caller said; see ``add_message``.
+
+        Args:
+            text: The words.
+            metadata: Facts about the message.
+            images: Pictures that belong to the words, for a model that can see.
+
+        Raises:
+            TypeError: This agent takes no images.
+        """
+        if images:
+            from micdrop_agent.images import with_images
+
+            if not self.takes_images:
+                raise TypeError(f"{type(self).__name__} takes no images: there is no model in it that can see")
+            metadata = with_images(metadata, images)
+        self.add_message("user", text, metadata)
+
+    def add_assistant_message(self, text: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Append something that was said outside an answer; see ``add_message``."""
+        self.add_message("assistant", text, metadata)
+
+    def add_tool_message(self, message: ToolCall | ToolResult) -> None:
+        """Append a tool call or a tool result that was made outside an answer.
+
+        The result of a call that is running takes the place of what its tool returns later.
+
+        Raises:
+            TypeError: It is neither.
+
+        Source: Micdrop page "Agent (LLM)", ``addToolMessage``.
+        """
+        if not isinstance(message, ToolCall | ToolResult):
+            raise TypeError(f"add_tool_message takes a ToolCall or a ToolResult, not {message!r}")
+        self._core.root().add(message)
+
+    def cancel_last_user_message(self) -> None:
+        """Take the last user message out, wherever it stands; emits ``UserMessageCancelled``.
+
+        Source: Micdrop page "Agent (LLM)", ``cancelLastUserMessage()``.
+        """
+        self._core.root().cancel_last_user_message()
+
+    def end_call(self) -> None:
+        """Emit ``EndCallRequested`` now. Inside an answer use ``turn.end_call()``."""
+        self._core.root().emit("end_call()", EndCallRequested())
+
+    def skip_answer(self) -> None:
+        """Emit ``AnswerSkipped`` now. Inside an answer use ``turn.skip_answer()``."""
+        self._core.root().emit("skip_answer()", AnswerSkipped())
+
+    # -- tools
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools, the automatic ones first, then in the order in which they were added."""
+        return tuple(self._core.listed_tools())
+
+    def add_tool(self, tool: Tool | Callable[..., Any]) -> None:
+        """Add a tool, or a function that ``@tool`` can wrap.
+
+        Raises:
+            ValueError: There is one of that name already, or the name is bad.
+            TypeError: It is neither, or the function cannot be a tool.
+
+        Source: Micdrop page "Agent (LLM)", ``addTool``.
+        """
+        self._core.add_tool(tool)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool by name; an unknown name does nothing."""
+        self._core.remove_tool(name)
+
+    def get_tool(self, name: str) -> Tool | None:
+        """The tool of that name; ``None`` if there is none."""
+        return next((tool for tool in self._core.listed_tools() if tool.name == name), None)
+
+    # -- extraction
+
+    def extract(self, text: str) -> tuple[str, dict[str, Any] | None]:
+        """Take the value out of ``text``: the text that is left, and metadata if asked for.
+
+        Calls the callback, as for an answer. Without ``extract`` in the options, or without a
+        value in it, the text comes back as it was.
+
+        Source: Micdrop page "Agent (LLM)", ``extract(message)``.
+        """
+        extraction = self._core.extracting()
+        return (text, None) if extraction is None else extraction.take_from(text)
+
+    # -- events
+
+    def on(self, event_type: type[E_], listener: Callable[[E_], object]) -> Callable[[], None]:
+        """Call ``listener(event)`` for each event of that class; returns what removes it.
+
+        Listeners are plain functions, held strongly, called in the order of registration.
+
+        Raises:
+            TypeError: Not an event class, or the listener is a coroutine function.
+        """
+        return self._core.hub.on(event_type, listener)
+
+    def events(self) -> EventStream:
+        """All events from now on, as an async stream that ends when the agent is closed."""
+        return EventStream(self._core.hub.inbox())
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Where the agent logs; ``micdrop_agent.<class>`` unless another one is set."""
+        return self._core.logger
+
+    @logger.setter
+    def logger(self, logger: logging.Logger) -> None:
+        self._core.use_logger(logger)
 
     # -- keeping
 
@@ -455,5 +357,5 @@ class Agent(Dialogue, AsyncContextManagerMixin, ABC):
         Raises:
             StoreError: The store fails.
         """
-        if self._kept is not None:
-            await self._kept.flush()
+        if self._core.kept is not None:
+            await self._core.kept.flush()

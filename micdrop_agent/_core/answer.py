@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import ObjectReceiveStream
 
-from micdrop_agent._core.guards import cancel_soon, cancelled_from_outside
+from micdrop_agent._core.home import cancel_soon, cancelled_from_outside
 from micdrop_agent._core.pipe import Pipe
 from micdrop_agent._core.playback import heard_since
 from micdrop_agent._core.record import Ending
@@ -32,11 +32,12 @@ from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
 )
+from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.result import TraceEvent
 
 if TYPE_CHECKING:
-    from micdrop_agent._core.agent import Agent
-    from micdrop_agent._core.guards import Home
+    from micdrop_agent._core.core import Core
+    from micdrop_agent._core.home import Home
     from micdrop_agent.events import (
         Event,
     )
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from micdrop_agent.result import AnswerResult, AnswerStatus, EndStatus
 
 __all__ = ["Answer"]
-
-CLOSE_TIMEOUT: Final = 0.5
-"""Seconds that ``aclose()`` waits for the answer's task; a shielded tool may take longer."""
 
 IDLE_READER: Final = 30.0
 """Seconds without a chunk being read after which the end of the call is announced anyway."""
@@ -75,42 +73,42 @@ class Answer(ObjectReceiveStream[str]):
     """
 
     __slots__ = (
-        "_agent",
         "_ended",
-        "_ending",
         "_error",
-        "_home",
-        "_ledger",
         "_linger",
-        "_next",
-        "_pipe",
         "_scope",
         "_status",
-        "_streams",
-        "_task_done",
         "_task_ended",
-        "_turn",
         "_waiters",
+        "core",
+        "ending",
+        "home",
+        "ledger",
+        "next_chunk",
+        "pipe",
+        "streams",
+        "task_done",
+        "turn",
     )
 
-    def __init__(self, agent: Agent, prompt: Message | None, home: Home) -> None:
-        self._agent = agent
-        self._home = home
+    def __init__(self, core: Core, prompt: Message | None, home: Home) -> None:
+        self.core = core
+        self.home = home
         self._scope = home.task_scope()
         self._linger: anyio.CancelScope | None = None
-        self._streams: list[ProviderStream] = []
+        self.streams: list[ProviderStream] = []
         """The responses that are being received: a hedge may have two."""
         self._ended: anyio.Event | None = None
-        self._task_done = False
+        self.task_done = False
         self._task_ended: anyio.Event | None = None
         self._status: AnswerStatus = "running"
-        self._ending: Ending | None = None
+        self.ending: Ending | None = None
         self._error: Exception | None = None
         self._waiters = 0
-        self._turn = Turn(self, agent, prompt=prompt, scope=self._scope)
-        self._ledger = self._turn.ledger
-        self._pipe = Pipe(self._ledger.took, home.loop)
-        self._next = self._pipe.receive
+        self.turn = Turn(self, core, prompt=prompt, scope=self._scope)
+        self.ledger = self.turn.ledger
+        self.pipe = Pipe(self.ledger.took, home.loop)
+        self.next_chunk = self.pipe.receive
 
     # -- for everybody
 
@@ -122,7 +120,7 @@ class Answer(ObjectReceiveStream[str]):
     @property
     def text(self) -> str:
         """The text that the consumer has received so far."""
-        return self._ledger.text[: self._ledger.received]
+        return self.ledger.text[: self.ledger.received]
 
     @property
     def result(self) -> AnswerResult:
@@ -131,18 +129,23 @@ class Answer(ObjectReceiveStream[str]):
         Raises:
             RuntimeError: The answer is still running; ``await answer.wait()`` first.
         """
-        if self._ending is None:
+        if self.ending is None:
             raise RuntimeError("the answer is still running; await answer.wait() for its result")
-        return self._ending.result
+        return self.ending.result
 
     @property
     def trace(self) -> tuple[TraceEvent, ...]:
         """What has happened so far, in order, with times; ``result.trace`` has all of it at the end."""
-        return tuple(TraceEvent(*each) for each in self._turn.facts.trace)
+        return tuple(TraceEvent(*each) for each in self.turn.facts.trace)
 
-    def _ended_with(self, result: AnswerResult) -> bool:
+    @property
+    def ended(self) -> bool:
+        """Whether the generation is over."""
+        return self._status != "running"
+
+    def ended_with(self, result: AnswerResult) -> bool:
         """Whether ``result`` is this very answer's."""
-        return self._ending is not None and self._ending.result is result
+        return self.ending is not None and self.ending.result is result
 
     async def wait(self) -> AnswerResult:
         """Wait until the generation has ended and return its result; raises nothing of it.
@@ -151,9 +154,9 @@ class Answer(ObjectReceiveStream[str]):
         it counts as received. Whoever iterates later still gets every chunk.
         """
         self._waiters += 1
-        self._pipe.moved()
+        self.pipe.moved()
         try:
-            if self._ending is None:
+            if self.ending is None:
                 if self._ended is None:
                     self._ended = anyio.Event()
                 await self._ended.wait()
@@ -161,8 +164,8 @@ class Answer(ObjectReceiveStream[str]):
                 await anyio.lowlevel.checkpoint()
         finally:
             self._waiters -= 1
-        if not self._pipe.read:
-            self._pipe.count_all()
+        if not self.pipe.read:
+            self.pipe.count_all()
         return self.result
 
     def cancel(self, heard: int | str | None = None) -> None:
@@ -177,8 +180,8 @@ class Answer(ObjectReceiveStream[str]):
             TypeError: ``heard`` is neither.
             ValueError: ``heard`` is a negative number.
         """
-        self._agent._check_thread("cancel()")
-        self._stop(heard)
+        self.core.check_thread("cancel()")
+        self.stop(heard)
 
     async def receive(self) -> str:
         """The next chunk.
@@ -187,7 +190,7 @@ class Answer(ObjectReceiveStream[str]):
             anyio.EndOfStream: The answer has ended, or was cancelled.
             ProviderError: The answer failed; comes after its last good chunk.
         """
-        chunk = await self._next()
+        chunk = await self.next_chunk()
         if chunk is None:
             self._tell_failure()
             raise anyio.EndOfStream
@@ -195,7 +198,7 @@ class Answer(ObjectReceiveStream[str]):
 
     async def __anext__(self) -> str:
         # As inherited, without an exception on the way: after a barge-in the caller's loop is waited for.
-        chunk = await self._next()
+        chunk = await self.next_chunk()
         if chunk is None:
             self._tell_failure()
             raise StopAsyncIteration
@@ -203,19 +206,19 @@ class Answer(ObjectReceiveStream[str]):
 
     def _tell_failure(self) -> None:
         """Raise for the consumer what the answer failed with, if it failed and that is to be told."""
-        if self._error is not None and self._agent.raise_on_failure and not self._cut:
+        if self._error is not None and self.core.options.raise_on_failure and not self.pipe.cut:
             raise self._error
 
     async def aclose(self) -> None:
-        """Stop what is left of the answer and wait (at most 0.5 s) for its task to end."""
-        self._agent._check_thread("aclose()")
-        self._stop(None)
-        if self._task_done:
+        """Stop what is left of the answer and wait (at most 0.5 s) for its task to end; a shielded tool may take longer."""
+        self.core.check_thread("aclose()")
+        self.stop(None)
+        if self.task_done:
             await anyio.lowlevel.checkpoint()
         else:
-            await self._join(CLOSE_TIMEOUT)
+            await self.join(CLOSE_TIMEOUT)
 
-    async def _join(self, seconds: float) -> None:
+    async def join(self, seconds: float) -> None:
         """Wait until this answer's task has ended, at most ``seconds``."""
         if self._task_ended is None:
             self._task_ended = anyio.Event()
@@ -231,73 +234,71 @@ class Answer(ObjectReceiveStream[str]):
 
     def __del__(self) -> None:
         # An answer that nobody read to its end is legal; its streams must not warn of it.
-        pipe = getattr(self, "_pipe", None)
+        pipe = getattr(self, "pipe", None)
         if pipe is not None:
             pipe.close()
 
     # -- the producer's side
 
-    def _push(self, chunk: str) -> None:
-        self._pipe.push(chunk)
+    def push(self, chunk: str) -> None:
+        """Hand ``chunk`` to the consumer."""
+        self.pipe.push(chunk)
 
-    async def _wait_for_room(self, buffer_size: int) -> None:
-        if self._waiters and not self._pipe.read:
-            self._pipe.count_all()  # nobody iterates: wait() takes the text as a whole
-        await self._pipe.wait_for_room(buffer_size, self._nobody_waits)
+    async def wait_for_room(self, buffer_size: int) -> None:
+        """Wait until the consumer has kept up."""
+        if self._waiters and not self.pipe.read:
+            self.pipe.count_all()  # nobody iterates: wait() takes the text as a whole
+        await self.pipe.wait_for_room(buffer_size, self._nobody_waits)
 
     def _nobody_waits(self) -> bool:
         """Whether the producer need not wait for a reader: there is none to wait for."""
-        return self._turn.fenced or bool(self._waiters and not self._pipe.read)
-
-    @property
-    def _cut(self) -> bool:
-        return self._pipe.cut
+        return self.turn.fenced or bool(self._waiters and not self.pipe.read)
 
     # -- the end, from any side
 
-    def _stop(self, heard: int | str | None, *, keep_unread: bool = False) -> None:
+    def stop(self, heard: int | str | None, *, keep_unread: bool = False) -> None:
         """Settle everything in one synchronous step; only then cancel the scope."""
-        pipe, ledger = self._pipe, self._ledger
+        pipe, ledger = self.pipe, self.ledger
         if pipe.cut and heard is None:
             return  # as a reader's clean-up does, after a barge-in
         upto = ledger.received
         if heard is not None:
             upto = heard_since(ledger.restarted, heard, ledger.text[:upto])
         running = self._status == "running"
-        self._turn.fence()
+        self.turn.fence()
         if self._linger is not None:
             self._linger.cancel()
         if not running and self._keeps(unread=keep_unread, heard=heard):
             return
         pipe.cut_off()
-        conversation, hub = ledger.conversation, self._agent._hub
+        conversation, hub = ledger.conversation, self.core.hub
         events: list[Event] = []
-        if running and hub.unheard and conversation._unfollowed and not ledger.calls and self._agent._state == "open":
+        if running and hub.unheard and not conversation.followed and not ledger.calls and self.core.state == "open":
             ledger.interrupt_unheard(upto)  # the caller waits for the voice to stop, not for this
         else:
             events = ledger.interrupt(upto) + ledger.close_calls()
         if running:
-            self._turn.facts.note("cancel", received=ledger.received, written=ledger.length)
+            self.turn.facts.note("cancel", received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", upto)
-        cancel_soon(self._home, self._scope, self._streams)
+        cancel_soon(self.home, self._scope, self.streams)
         if events:
             hub.emit(*events)
 
     def _keeps(self, *, unread: bool, heard: int | str | None) -> bool:
         """Whether an answer that has ended stays as it is."""
-        if heard is None and (self._pipe.drained or self._agent._closed):
+        if heard is None and (self.pipe.drained or self.core.state == "closed"):
             return True
-        return unread and not self._pipe.read
+        return unread and not self.pipe.read
 
-    def _finish(self, error: Exception | None) -> None:
+    def finish(self, error: Exception | None) -> None:
         """The generation ended by itself; nothing happens if it was cancelled before."""
         if self._status != "running":
             if error is not None:
                 # A barge-in cuts the connection: what a read says of that is no news.
                 level = logging.DEBUG if isinstance(error, ProviderError) else logging.WARNING
-                self._agent._safe_logger.log(level, "the answer had ended when its task raised", exc_info=error)
+                self.core.log.log(level, "the answer had ended when its task raised", exc_info=error)
             return
-        turn, ledger = self._turn, self._ledger
+        turn, ledger = self.turn, self.ledger
         events: list[Event] = []
         if error is None:
             status: EndStatus = "skipped" if turn.facts.skipped and not ledger.length else "completed"
@@ -308,57 +309,57 @@ class Answer(ObjectReceiveStream[str]):
         events += ledger.close_calls('{"error":"no result"}')
         ended = self._end_as(status, ledger.length, error=error)
         self._log_trace()
-        self._pipe.end()
+        self.pipe.end()
         if error is not None:
-            self._agent._log_failure(error)
+            self.core.log_failure(error)
             events.append(AnswerFailed(error))
             if isinstance(error, AllAgentsFailedError):
                 events.append(AnswerSkipped())
-        self._agent._hub.emit(*events, *ended)
+        self.core.hub.emit(*events, *ended)
         # In a task of its own: the clean-up of a rival must not hold it up. A listener of the last
         # event may have cut the answer: then there is nobody to wait for.
         if turn.facts.ends_call and not turn.fenced:
-            self._agent._spawn(self._announce_end, "micdrop end of call")
+            self.core.spawn(self._announce_end, "micdrop end of call")
 
     def _end_as(self, status: EndStatus, upto: int, *, error: Exception | None = None) -> list[Event]:
-        facts, agent = self._turn.facts, self._agent
+        facts, core = self.turn.facts, self.core
         self._status = status
         if error is None:
             facts.note("end", status=status)
         else:
             facts.note("end", status=status, error=words_of(error))
-        ending = self._ending = Ending(facts, self._ledger, status, upto, error)
+        ending = self.ending = Ending(facts, self.ledger, status, upto, error)
         if self._ended is not None:
             self._ended.set()
-        return [] if agent._hub.unheard else [AnswerFinished(ending.result)]
+        return [] if core.hub.unheard else [AnswerFinished(ending.result)]
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """What a barge-in leaves to be done, once its caller and its consumer have gone on."""
-        self._ledger.conversation._settle()
+        self.ledger.conversation.settle()
         self._log_trace()
 
     def _log_trace(self) -> None:
-        if self._ending is not None and self._agent._logger.isEnabledFor(logging.DEBUG):
-            self._agent._log_trace(self._ending.result.trace)
+        if self.ending is not None and self.core.logger.isEnabledFor(logging.DEBUG):
+            self.core.log_trace(self.ending.result.trace)
 
     # -- the task
 
-    async def _run(self, previous: Answer | None) -> None:
+    async def run(self, previous: Answer | None) -> None:
         """The answer's task, in the agent's task group. No Exception ever leaves it."""
         try:
             await self._generate(previous)
         except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is not this task's alone
-            self._stop(None, keep_unread=True)
+            self.stop(None, keep_unread=True)
             # The agent's or the host's own cancellation goes on; a native cancellation of this
             # one task is only a cancel() of this answer and must not end the whole agent.
             if anyio.current_effective_deadline() == -math.inf:
                 raise
         finally:
             if self._status == "cancelled":
-                self._settle()
-            self._task_done = True
-            if self._pipe.over:
-                self._pipe.close()
+                self.settle()
+            self.task_done = True
+            if self.pipe.over:
+                self.pipe.close()
             if self._task_ended is not None:
                 self._task_ended.set()
 
@@ -367,10 +368,10 @@ class Answer(ObjectReceiveStream[str]):
         # The try stands outside the scope, which takes its own cancellation out of a group first.
         try:
             with self._scope:
-                if previous is not None and previous._status == "cancelled" and not previous._task_done:
-                    await previous._join(JOIN_TIMEOUT)
-                if not self._turn.fenced:  # cancelled before it began: its hook does not even run
-                    await self._agent._respond(self._turn)
+                if previous is not None and previous.status == "cancelled" and not previous.task_done:
+                    await previous.join(JOIN_TIMEOUT)
+                if not self.turn.fenced:  # cancelled before it began: its hook does not even run
+                    await self.core.respond(self.turn)
         except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
             error = raised
         except anyio.get_cancelled_exc_class() as stray:  # noqa: ASYNC103 - raised where it is ours
@@ -378,13 +379,13 @@ class Answer(ObjectReceiveStream[str]):
                 raise
             error = MicdropError("something that generate_answer waited for was cancelled")
             error.__cause__ = stray
-        self._finish(error)
+        self.finish(error)
 
     async def _announce_end(self) -> None:
         """The end of the call is told once the farewell was handed over, to the last chunk."""
-        pipe = self._pipe
+        pipe = self.pipe
         with anyio.CancelScope() as self._linger:
-            while not (pipe.drained or self._turn.fenced) and (pipe.unread or pipe.read):
+            while not (pipe.drained or self.turn.fenced) and (pipe.unread or pipe.read):
                 with anyio.move_on_after(IDLE_READER if pipe.unread else LEFT_READER) as idle:
                     await pipe.wait_for_progress()
                 if idle.cancelled_caught:
@@ -396,12 +397,12 @@ class Answer(ObjectReceiveStream[str]):
 
     def _end_call(self) -> None:
         """Tell the end of the call, once, unless the answer was cut."""
-        if self._turn.facts.ends_call and not self._turn.fenced:
-            self._turn.facts.ends_call = False
-            self._agent._hub.emit(EndCallRequested())
+        if self.turn.facts.ends_call and not self.turn.fenced:
+            self.turn.facts.ends_call = False
+            self.core.hub.emit(EndCallRequested())
 
-    def _closing(self) -> None:
+    def closing(self) -> None:
         """The agent is being closed: what is left of the answer ends with it."""
-        if self._status != "running" and self._pipe.drained:
+        if self._status != "running" and self.pipe.drained:
             self._end_call()  # due in a moment, which will not come
-        self._stop(None, keep_unread=True)
+        self.stop(None, keep_unread=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 from blinker import ANY, Signal
 
+from micdrop_agent._core.guards import check_listener
 from micdrop_agent.events import EVENT_TYPES, Event
 
 if TYPE_CHECKING:
@@ -131,13 +132,11 @@ class EventHub:
     def on(self, event_type: type[E], listener: Callable[[E], object]) -> Callable[[], None]:
         """Call ``listener`` for each ``event_type`` from now on; returns what removes it."""
         _checked(event_type)
-        if not callable(listener):
-            raise TypeError(f"a listener is a function of one event, not {listener!r}")
-        if inspect.iscoroutinefunction(listener):
-            raise TypeError(
-                f"{listener!r} is a coroutine function and would never run; use a plain "
-                "function, or read agent.events() in a task of your own"
-            )
+        check_listener(
+            listener,
+            "a listener is a function of one event",
+            instead=", or read agent.events() in a task of your own",
+        )
         key = object()
         self._listeners.setdefault(event_type, {})[key] = listener
 
@@ -153,11 +152,6 @@ class EventHub:
         if not self._closed:
             self._inboxes[inbox] = None
         return inbox
-
-    @property
-    def observed(self) -> bool:
-        """Whether anybody of this agent's own would hear an event."""
-        return bool(self._listeners or self._inboxes)
 
     @property
     def unheard(self) -> bool:

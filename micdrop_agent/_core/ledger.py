@@ -24,7 +24,7 @@ from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from micdrop_agent.conversation import Conversation
+    from micdrop_agent._core.history import History
     from micdrop_agent.events import Event
     from micdrop_agent.messages import Item
 
@@ -89,7 +89,7 @@ class Ledger:
         "segments",
     )
 
-    def __init__(self, conversation: Conversation, *, record_interrupted: bool = True) -> None:
+    def __init__(self, conversation: History, *, record_interrupted: bool = True) -> None:
         self.conversation = conversation
         self.record_interrupted = record_interrupted
         self.chunks: list[str] = []
@@ -110,7 +110,7 @@ class Ledger:
             segment = Segment(self.length, aside=aside)
             self.segments.append(segment)
             if self.open is None or not aside:  # a filler ends nothing: it may all have been in vain
-                self.conversation._mark = len(self.conversation)
+                self.conversation.mark = len(self.conversation)
                 self.open = segment
         self.chunks.append(text)
         self.length += len(text)
@@ -164,11 +164,11 @@ class Ledger:
         if is_blank(text):
             return []
         message = segment.stored = Message("assistant", text, dict(metadata) or None)
-        return [MessageAdded(message, self.conversation._append(message))]
+        return [MessageAdded(message, self.conversation.append(message))]
 
     def _marked(self) -> int:
         """Where the open segment began, but not between a call and its result."""
-        mark = self.conversation._mark
+        mark = self.conversation.mark
         if 0 < mark < len(self.conversation):
             call, result = self.conversation[mark - 1], self.conversation[mark]
             if isinstance(call, ToolCall) and isinstance(result, ToolResult):
@@ -185,7 +185,7 @@ class Ledger:
                     return self.close_call(call, item.output)
         if isinstance(item, Message) and is_blank(item.content):
             return []
-        return [MessageAdded(item, self.conversation._append(item))]
+        return [MessageAdded(item, self.conversation.append(item))]
 
     def open_call(self, item: ToolCall, owner: object) -> tuple[OpenCall, list[Event]]:
         """Store a call; it stays open until ``close_call`` or ``interrupt``."""
@@ -202,7 +202,7 @@ class Ledger:
         result = ToolResult(item.tool_call_id, item.tool_name, output)
         found = self.conversation.index_of(item)
         index = len(self.conversation) if found is None else found + 1
-        self.conversation._insert(index, result)
+        self.conversation.insert(index, result)
         return [MessageAdded(result, index)]
 
     def close_calls(self, output: str = CANCELLED_OUTPUT, *, owner: object = None) -> list[Event]:
@@ -224,7 +224,7 @@ class Ledger:
 
         The open segment is stored as far as that, marked as interrupted.
         """
-        self.conversation._settle()  # an earlier cut comes first
+        self.conversation.settle()  # an earlier cut comes first
         events: list[Event] = []
         open_segment, self.open = self.open, None
         for segment in self.segments:
@@ -238,7 +238,7 @@ class Ledger:
 
     def interrupt_unheard(self, upto: int) -> None:
         """As ``interrupt``, where no listener, store or open call needs to know: before anybody looks."""
-        self.conversation._owe(partial(self.interrupt, upto))
+        self.conversation.defer(partial(self.interrupt, upto))
 
     def _store_cut(self, segment: Segment, upto: int) -> list[Event]:
         """Store what was heard of the open segment, where it was being spoken.
@@ -256,7 +256,7 @@ class Ledger:
             return []
         message = segment.stored = Message("assistant", heard, {**segment.metadata, "interrupted": True})
         index = self._marked()
-        self.conversation._insert(index, message)
+        self.conversation.insert(index, message)
         return [MessageAdded(message, index)]
 
     def _shorten(self, segment: Segment, upto: int) -> list[Event]:
@@ -268,10 +268,10 @@ class Ledger:
         segment.end = max(upto, segment.start)
         if is_blank(heard) or not self.record_interrupted:
             segment.stored = None
-            self.conversation._delete(index)
+            self.conversation.delete(index)
             return [MessageCorrected(old, None, index)]
         metadata = {**(old.metadata or {}), "interrupted": True}
         new = attrs.evolve(old, content=heard, metadata=metadata)
         segment.stored = new
-        self.conversation._put(index, new)
+        self.conversation.put(index, new)
         return [MessageCorrected(old, new, index)]

@@ -178,6 +178,11 @@ class Pipe:
         self.moved()
 
     @property
+    def due(self) -> bool:
+        """Whether a reader waits inside ``receive`` although a chunk is there."""
+        return self.pending > 0 and self.waiting > 0
+
+    @property
     def unread(self) -> bool:
         """Whether a chunk is pending that does not count as received."""
         return self.pending > self.counted

@@ -18,7 +18,7 @@ import anyio
 import attrs
 
 from micdrop_agent._core.groups import lone_error_unwrapped
-from micdrop_agent._core.guards import cancelled_from_outside
+from micdrop_agent._core.home import cancelled_from_outside
 from micdrop_agent._core.ledger import CANCELLED_OUTPUT
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.errors import ToolError
@@ -81,10 +81,10 @@ def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
     """
     if not turn.claim():
         return None
-    turn._part()
+    turn.part()
     turn.ran_tool = True
     call, events = turn.ledger.open_call(item, turn)
-    turn._emit(events)
+    turn.emit_all(events)
     # A listener of the call may have cancelled the answer: then its tool never starts.
     return None if turn.fenced else call
 
@@ -109,7 +109,7 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
     finally:
         # The tool itself cancelled the answer and was then cancelled, or raised.
         if call.deferred and run.output is None:
-            turn._emit(turn.ledger.close_call(call, CANCELLED_OUTPUT))
+            turn.emit_all(turn.ledger.close_call(call, CANCELLED_OUTPUT))
     assert run.output is not None  # a run that has none has raised
     turn.facts.note("tool_ended", tool=name, call=call.item.tool_call_id, failed=run.failed)
     run.store(run.output, outcome)
@@ -147,7 +147,7 @@ class _Run:
             else:
                 raise
         except Exception as error:  # foreign code: its words may hold secrets, and may be spoken
-            self.turn.agent._safe_logger.warning("tool %s raised", item.tool_name, exc_info=True)
+            self.turn.root.log.warning("tool %s raised", item.tool_name, exc_info=True)
             self._fail("the tool timed out" if isinstance(error, TimeoutError) else FAILED)
         else:
             self._show()
@@ -162,7 +162,7 @@ class _Run:
         shown = show_output(self.value)
         self.output = shown.text
         if shown.hidden:
-            self.turn.agent._safe_logger.warning(
+            self.turn.root.log.warning(
                 "the output of tool %s holds what cannot be shown to a model: %s",
                 self.call.item.tool_name,
                 ", ".join(part.strip(" :") for part in shown.hidden),
@@ -204,15 +204,15 @@ class _Run:
 
     def _suspended(self) -> None:
         if self.call.deferred:
-            self.turn._emit(self.turn.ledger.close_call(self.call, CANCELLED_OUTPUT))
+            self.turn.emit_all(self.turn.ledger.close_call(self.call, CANCELLED_OUTPUT))
 
     def store(self, output: str, outcome: ToolsOutcome) -> None:
         turn, call, tool = self.turn, self.call, self.tool
         if turn.fenced:
             if call.deferred:
-                turn._emit(turn.ledger.close_call(call, output))
+                turn.emit_all(turn.ledger.close_call(call, output))
             else:
-                turn.agent._safe_logger.info(
+                turn.root.log.info(
                     "the result of tool %s came after its answer was cancelled; it is dropped",
                     call.item.tool_name,
                 )
@@ -224,7 +224,7 @@ class _Run:
             turn.emit(AnswerSkipped())
         elif kind == "ignore_user_noise":
             turn.cancel_prompt()
-        turn._emit(turn.ledger.close_call(call, output))
+        turn.emit_all(turn.ledger.close_call(call, output))
         if kind == "end_call":
             turn.end_call()
             outcome.end_call = True

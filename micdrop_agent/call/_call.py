@@ -22,6 +22,7 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from micdrop_agent._core.core import core_of
 from micdrop_agent._core.log import SafeLog
 from micdrop_agent.call._options import Options
 from micdrop_agent.call._session import Session
@@ -103,7 +104,7 @@ class Call:
         session = self._session = Session(self.link, self.options, log)
         try:
             async with AsyncExitStack() as stack:
-                if self.options.agent is not None and self.options.agent._state == "new":
+                if self.options.agent is not None and core_of(self.options.agent).state == "new":
                     await stack.enter_async_context(self.options.agent)
                 await session.run()
         finally:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from micdrop_agent._core.core import core_of
 from micdrop_agent._core.groups import lone_error_unwrapped
-from micdrop_agent._core.guards import Home
+from micdrop_agent._core.history import History
+from micdrop_agent._core.home import Home
 from micdrop_agent.call import _frames as frames
 from micdrop_agent.call._budget import Budget
 from micdrop_agent.call._ear import Ear
 from micdrop_agent.call._mouth import Mouth
 from micdrop_agent.call._result import CallResult, TurnRecord
 from micdrop_agent.call._watch import Watch
-from micdrop_agent.conversation import Conversation
 from micdrop_agent.events import (
     AnswerSkipped,
     EndCallRequested,
@@ -62,7 +63,7 @@ class Session:
         self.options = options
         self.log = log
         self.agent: Agent | None = options.agent
-        self.items: Conversation = Conversation() if options.agent is None else options.agent.conversation
+        self.items: History = History() if options.agent is None else core_of(options.agent).conversation
         home = Home()
         self.loop: Any = home.loop
         self.clock: Callable[[], float] = home.clock
@@ -222,7 +223,7 @@ class Session:
 
     def _add(self, message: Message) -> Message | None:
         if self.agent is None:
-            self.items._append(message)
+            self.items.append(message)
             self._send_item(message)
             return message
         try:
@@ -242,11 +243,11 @@ class Session:
             Message(message.role, heard, {**(message.metadata or {}), "interrupted": True}) if heard.strip() else None
         )
         if corrected is None:
-            self.items._delete(index)
+            self.items.delete(index)
         else:
-            self.items._put(index, corrected)
+            self.items.put(index, corrected)
         if self.agent is not None:
-            self.agent._hub.emit(MessageCorrected(message, corrected, index))
+            core_of(self.agent).hub.emit(MessageCorrected(message, corrected, index))
 
     def end_call(self) -> None:
         """Have the client hang up."""

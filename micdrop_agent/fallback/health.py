@@ -10,7 +10,6 @@ provider spares all others the wait. No request is ever sent only to find out.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import random
@@ -22,6 +21,7 @@ import anyio
 import attrs
 from anyio import NoEventLoopError
 
+from micdrop_agent._core.guards import check_listener
 from micdrop_agent._core.log import SafeLog
 from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 from micdrop_agent.options import check_count, check_seconds
@@ -263,12 +263,7 @@ class HealthRegistry:
 
     def on_change(self, listener: Callable[[HealthChanged], object]) -> Callable[[], None]:
         """Call ``listener`` whenever a child goes out or comes back; returns what removes it."""
-        if not callable(listener):
-            raise TypeError(f"a listener is a function of one HealthChanged, not {listener!r}")
-        if inspect.iscoroutinefunction(listener):
-            raise TypeError(
-                f"a listener must be a plain function: {listener!r} is a coroutine function and would never run"
-            )
+        check_listener(listener, "a listener is a function of one HealthChanged")
         token = object()
         self._listeners[token] = listener
 

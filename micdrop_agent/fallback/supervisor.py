@@ -23,8 +23,8 @@ import anyio
 import attrs
 
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.race import Race
 from micdrop_agent._core.scopes import task_scope
-from micdrop_agent._core.turn import Race
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
 from micdrop_agent.fallback.rotation import Rotation
 from micdrop_agent.fallback.switches import Switches, partial, why_final
@@ -32,14 +32,11 @@ from micdrop_agent.fallback.switches import Switches, partial, why_final
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.core import Core
     from micdrop_agent._core.turn import Turn
-    from micdrop_agent.fallback.agent import FallbackAgent, Slot
+    from micdrop_agent.fallback.children import FallbackCore, Slot
 
-__all__ = ["CLOSE_TIMEOUT", "Supervision"]
-
-CLOSE_TIMEOUT: Final = 0.5
-"""Longest in seconds that the connections of a discarded child may take to close."""
+__all__ = ["Supervision"]
 
 SEAM_WAIT: Final = 0.15
 """Longest in seconds that a continuation is held back to find where it says something new."""
@@ -50,7 +47,7 @@ class Try:
     """One attempt of one child."""
 
     slot: Slot
-    child: Agent
+    child: Core
     turn: Turn
     started_at: float
     deadline: float
@@ -62,20 +59,21 @@ class Try:
 
 
 class Supervision:
-    """Drives the children of ``agent`` through one ``turn``."""
+    """Drives the children of ``core`` through one ``turn``."""
 
-    def __init__(self, agent: FallbackAgent, turn: Turn) -> None:
-        agent._learn_names()
-        self.agent = agent
+    def __init__(self, core: FallbackCore, turn: Turn) -> None:
+        core.learn_names()
+        self.core = core
+        self.rules = core.rules
         self.turn = turn
-        self.health = agent.health
-        self.began_with = agent._active
-        self.order = Rotation(agent._slots, agent.health, 0 if agent.prefer == "first" else agent._active)
+        self.health = core.health
+        self.began_with = core.active
+        self.order = Rotation(core.slots, core.health, 0 if core.rules.prefer == "first" else core.active)
         self.live: list[Try] = []
         self.race = Race(self._won)
         self.winner: Try | None = None
         self.failed: list[Attempt] = []
-        self.switches = Switches(agent, turn, self.order.first)
+        self.switches = Switches(core, turn, self.order.first)
         self.restart = False
         """What was said is taken back as soon as the next child says something."""
         self.hedge_at = math.inf
@@ -96,8 +94,8 @@ class Supervision:
             ProviderError: One failed in mid-answer and its text cannot be continued.
         """
         self.health.answer_started()
-        if self.agent.give_up_after is not None:
-            self.give_up_at = anyio.current_time() + self.agent.give_up_after
+        if self.rules.give_up_after is not None:
+            self.give_up_at = anyio.current_time() + self.rules.give_up_after
         with lone_error_unwrapped():
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -152,18 +150,18 @@ class Supervision:
 
     def _probe(self) -> None:
         """Let a preferred child that was out try again, as the hedge of a healthy one."""
-        if self.agent.prefer == "first" and self.live:
+        if self.rules.prefer == "first" and self.live:
             slot = self.order.take_probe(self.live[0].slot)
             if slot is not None:
                 self._start(slot)
 
     def _start(self, slot: Slot) -> bool:
         """Start an attempt; ``False`` if the child could not be built."""
-        agent = self.agent
+        core, rules = self.core, self.rules
         try:
-            child = agent._built(slot)
+            child = core.built(slot)
         except Exception as error:  # foreign code: a factory that raises is a child that failed
-            agent._safe_logger.exception("factory %d raised", slot.index)
+            core.log.exception("factory %d raised", slot.index)
             self._note(slot, error)
             return False
         if not self.live and not self.turn.fenced:
@@ -176,9 +174,9 @@ class Supervision:
         turn.label = slot.key
         turn.continue_from = None if self.restart else partial(self.turn)
         turn.patient = self.turn.patient and not self.order.has_healthy()
-        limit = math.inf if agent.first_chunk_timeout is None else now + agent.first_chunk_timeout
+        limit = math.inf if rules.first_chunk_timeout is None else now + rules.first_chunk_timeout
         attempt = Try(slot, child, turn, now, limit, self.health.started(slot.key))
-        turn._on_end = lambda error: self._ended(attempt, error)
+        turn.on_end = lambda error: self._ended(attempt, error)
         self.turn.facts.note("hedge" if self.live else "attempt", now, agent=slot.key)
         self.live.append(attempt)
         self.hedge_at = self._hedge_time(slot, now)
@@ -187,9 +185,9 @@ class Supervision:
         return True
 
     def _hedge_time(self, slot: Slot, now: float) -> float:
-        after = self.agent.hedge_after
+        after = self.rules.hedge_after
         seconds = self.health.p95(slot.key) if isinstance(after, str) else after
-        spoken = self.turn._answer._turn.claimed  # by whichever child, of a supervisor further out too
+        spoken = self.turn.spoken  # by whichever child, of a supervisor further out too
         return math.inf if seconds is None or spoken or not self.order else now + seconds
 
     async def _attempt(self, attempt: Try) -> None:
@@ -200,7 +198,7 @@ class Supervision:
         self._running += 1
         # The try stands outside the scope, which takes its own cancellation out of a group first.
         try:
-            with turn._scope:
+            with turn.scope:
                 await self._ask(attempt)
         except Exception as raised:  # noqa: BLE001 - the child's error is why the next one is asked
             error = raised
@@ -217,9 +215,9 @@ class Supervision:
     async def _ask(self, attempt: Try) -> None:
         slot, child, turn = attempt.slot, attempt.child, attempt.turn
         if not slot.started:
-            await child._start()
-            slot.started = slot.agent is child
-        await child._respond(turn)
+            await child.start()
+            slot.started = slot.child is child
+        await child.respond(turn)
         if not turn.claimed and turn.claim():
             attempt.output_after = None  # an answer without any effect is an answer too
 
@@ -239,16 +237,16 @@ class Supervision:
         if self.restart:
             self.restart = False
             self.turn.ledger.drop_open()
-        self.agent._take_over(attempt.slot)
+        self.core.take_over(attempt.slot)
         self.switches.to(attempt.slot, restarted=False, faster=True)
         self.switches.tell()
         if turn.continue_from is not None and self._tasks is not None and not turn.fenced:
             self._tasks.start_soon(self._flush_seam, turn)
 
     async def _flush_seam(self, turn: Turn) -> None:
-        while turn._holds_seam():
+        while turn.holds_seam():
             await anyio.sleep(SEAM_WAIT)
-            turn._flush()
+            turn.flush()
 
     def _ended(self, attempt: Try, error: Exception | None) -> None:
         """Settle an attempt in the step in which it ended."""
@@ -267,10 +265,10 @@ class Supervision:
     def _failed(self, attempt: Try, error: Exception) -> None:
         final: Exception | None = None
         if attempt is self.winner:
-            final = why_final(attempt.turn, error, self.agent.after_partial)
+            final = why_final(attempt.turn, error, self.rules.after_partial)
             self.winner = None
             self.race = Race(self._won)
-            self.restart = self.agent.after_partial == "restart" and partial(self.turn) is not None
+            self.restart = self.rules.after_partial == "restart" and partial(self.turn) is not None
             if self.restart:
                 self.turn.facts.filler = None  # it is taken back with the rest
         self._lost(attempt, error)
@@ -284,7 +282,7 @@ class Supervision:
         """Fence a failed attempt and take note of it; nothing of it counts any more."""
         attempt.over = True
         attempt.turn.fence()
-        attempt.turn._close_calls()
+        attempt.turn.close_calls()
         self.live.remove(attempt)
         self._note(attempt.slot, error)
 
@@ -295,7 +293,7 @@ class Supervision:
         kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
         self.turn.facts.note("failed_attempt", agent=slot.key, error=kind)
         self.switches.failed(slot, error)
-        self.agent._discard(slot)
+        self.core.discard(slot)
         self._untold.append((slot.key, error))
         self.health.failed(slot.key, error)
 
@@ -304,7 +302,7 @@ class Supervision:
         untold, self._untold = self._untold, []
         for key, error in untold:
             bug = not isinstance(error, ProviderError | AllAgentsFailedError)
-            self.agent._safe_logger.warning("%s failed: %s", key, words_of(error), exc_info=error if bug else None)
+            self.core.log.warning("%s failed: %s", key, words_of(error), exc_info=error if bug else None)
 
     def _abandon(self, attempt: Try) -> None:
         if attempt.probing:
@@ -320,13 +318,12 @@ class Supervision:
     def _timers(self) -> None:
         """A clock rang and nobody has claimed: give up, replace who is too slow, or hedge."""
         now = anyio.current_time()
-        agent = self.agent
         if self.winner is not None or self.done:
             return
         if now >= self.give_up_at:
             self.order.clear()
-            self._replace(math.inf, f"{agent.give_up_after} seconds in all (give_up_after)")
-        self._replace(now, f"{agent.first_chunk_timeout} seconds (first_chunk_timeout)")
+            self._replace(math.inf, f"{self.rules.give_up_after} seconds in all (give_up_after)")
+        self._replace(now, f"{self.rules.first_chunk_timeout} seconds (first_chunk_timeout)")
         if now >= self.hedge_at and self.live and not self.turn.fenced:
             self.hedge_at = math.inf
             self._hedge()
@@ -338,23 +335,23 @@ class Supervision:
                 key = attempt.slot.key
                 why = f"no output within {limit}"
                 self._lost(attempt, ProviderError(why, kind="timeout", provider=key, retryable=False))
-                attempt.turn._scope.cancel()
+                attempt.turn.stop()
 
     # -- after a failure
 
     def _next_turn_elsewhere(self) -> None:
         following = self.order.peek()
-        agent = self.agent
-        agent._active = (agent._active + 1) % len(agent._slots) if following is None else following.index
+        core = self.core
+        core.active = (core.active + 1) % len(core.slots) if following is None else following.index
 
     def _give_up(self) -> None:
-        agent = self.agent
-        agent._active = self.began_with  # a full rotation ends where it began
+        self.core.active = self.began_with  # a full rotation ends where it began
         error = AllAgentsFailedError(self.failed)
         error.__cause__ = self.failed[-1].error
         # Within another supervisor it is not over yet: the next child may still answer.
         heard = any(not segment.aside for segment in self.turn.ledger.segments)  # more than a filler
-        if agent.give_up_text and self.turn._parent is None and not heard and self.turn.claim():
-            self.turn.write_nowait(agent.give_up_text)
+        text = self.rules.give_up_text
+        if text and self.turn.outermost and not heard and self.turn.claim():
+            self.turn.write_nowait(text)
             self.turn.commit()
         self.error, self.done = error, True

@@ -10,7 +10,7 @@ from micdrop_agent.messages import is_blank
 
 if TYPE_CHECKING:
     from micdrop_agent._core.turn import Turn
-    from micdrop_agent.fallback.agent import FallbackAgent, Slot
+    from micdrop_agent.fallback.children import FallbackCore, Slot
 
 __all__ = ["Switches", "partial", "why_final"]
 
@@ -35,8 +35,8 @@ def why_final(turn: Turn, error: Exception, after_partial: str) -> Exception | N
         return error
     if after_partial == "restart":
         return None
-    speaker = turn._speaker()
-    return error if speaker.ran_tool or speaker._in_value() else None
+    speaker = turn.speaker()
+    return error if speaker.ran_tool or speaker.in_value() else None
 
 
 class Switches:
@@ -46,8 +46,8 @@ class Switches:
     they wait until it has won, and are never told if it does not (invariant 9).
     """
 
-    def __init__(self, agent: FallbackAgent, turn: Turn, face: Slot) -> None:
-        self._agent = agent
+    def __init__(self, core: FallbackCore, turn: Turn, face: Slot) -> None:
+        self._core = core
         self._turn = turn
         self._face = face
         self._error: Exception | None = None
@@ -66,11 +66,11 @@ class Switches:
         self._turn.facts.note("switch", old=self._face.key, new=slot.key, restarted=restarted)
         self._untold.append(AgentSwitched(self._face.key, slot.key, reason, restarted))
         self._face = slot
-        self._agent._active = slot.index
+        self._core.active = slot.index
         self.tell()
 
     def tell(self) -> None:
         """Emit what may be told by now."""
-        if (self._turn._parent is None or self._turn.claimed) and not self._turn.fenced:
+        if (self._turn.outermost or self._turn.claimed) and not self._turn.fenced:
             events, self._untold = self._untold, []
-            self._turn._emit([*events])
+            self._turn.emit_all([*events])

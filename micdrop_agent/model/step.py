@@ -32,6 +32,7 @@ from micdrop_agent.model.protocol import (
     Usage,
 )
 from micdrop_agent.model.response import Response
+from micdrop_agent.options import CLOSE_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import Item
-    from micdrop_agent.model.agent import ModelAgent
+    from micdrop_agent.model.agent import ModelCore
     from micdrop_agent.model.clock import TotalClock
     from micdrop_agent.model.protocol import (
         ProviderEvent,
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     from micdrop_agent.tools import Tool
 
 __all__ = ["Response", "Step"]
-
-CLOSE_TIMEOUT: Final = 0.5
-"""Longest in seconds that an answer waits for its response to close."""
 
 AFTER_FINISH: Final = 0.5
 """Seconds for what a server sends after it said why it finished (usage, end mark)."""
@@ -66,10 +64,10 @@ LONGEST_ASKED_WAIT: Final = 2.0
 
 
 class Step:
-    """One request to the model of ``agent``, with its retries.
+    """One request to the model of ``core``, with its retries.
 
     Args:
-        agent: Whose provider, options and tools are used.
+        core: Whose provider and options are used.
         turn: Where everything that comes back goes.
         tools: The tools offered.
         total: The clock of the whole answer, shared by its steps.
@@ -81,8 +79,8 @@ class Step:
         "_narration",
         "_tasks",
         "_written",
-        "agent",
         "continue_from",
+        "core",
         "first",
         "provider",
         "tools",
@@ -91,14 +89,14 @@ class Step:
     )
     _clock: RequestClock
 
-    def __init__(self, agent: ModelAgent, turn: Turn, tools: Sequence[Tool], total: TotalClock, *, first: bool) -> None:
-        self.agent = agent
+    def __init__(self, core: ModelCore, turn: Turn, tools: Sequence[Tool], total: TotalClock, *, first: bool) -> None:
+        self.core = core
         self.turn = turn
         self.tools = tools
         self.total = total
         self.first = first
         self.continue_from = turn.continue_from if first else None
-        self.provider = agent._provider
+        self.provider = core.provider
         self._narration: NarrationFilter | None = None
         self._written: list[WrittenCall] = []
         """Calls of this response that came as text."""
@@ -133,18 +131,18 @@ class Step:
                 return response
 
     def _shorten(self, error: ProviderError, response: Response) -> bool:
-        return error.kind == "context_length" and not response.said and self.agent.shorten_requests(self.turn)
+        return error.kind == "context_length" and not response.said and self.core.shorten_requests(self.turn)
 
     async def _before_retry(self, retries: int, error: ProviderError, response: Response) -> None:
         """Wait before retry number ``retries``; raises ``error`` if there is none."""
         wait = None if response.said else self._wait_before(retries, error)
         if wait is None:
             raise error
-        self.agent._safe_logger.info("retry %d in %.2f s: %s", retries, wait, error)
+        self.core.log.info("retry %d in %.2f s: %s", retries, wait, error)
         self.turn.facts.note(
             "retry",
             number=retries,
-            of=self.agent.retry.max_retries,
+            of=self.core.options.retrying.max_retries,
             agent=self.turn.label,
             wait=round(wait, 3),
             error=error.kind,
@@ -153,7 +151,7 @@ class Step:
 
     def _wait_before(self, retry: int, error: ProviderError) -> float | None:
         """Seconds to wait before retry number ``retry``; ``None`` to give up."""
-        options = self.agent.retry
+        options = self.core.options.retrying
         if retry > options.max_retries:
             return None
         asked = error.retry_after
@@ -165,7 +163,7 @@ class Step:
                 return None
         elif not error.retryable:
             return None
-        if self.agent.retry_is_default and not self.turn.patient:
+        if self.core.options.retry is None and not self.turn.patient:
             return None
         if asked is not None:
             return asked if asked <= LONGEST_ASKED_WAIT else None
@@ -179,7 +177,7 @@ class Step:
 
     def _took_too_long(self) -> ProviderError:
         return ProviderError(
-            f"the answer took longer than {self.agent.timeouts.total:g} seconds in all (Timeouts.total)",
+            f"the answer took longer than {self.core.options.timeouts.total:g} seconds in all (Timeouts.total)",
             kind="timeout",
             provider=self.provider.name,
             retryable=False,
@@ -188,10 +186,10 @@ class Step:
     # -- one request
 
     async def _attempt(self, response: Response) -> None:
-        agent, turn = self.agent, self.turn
+        core, turn = self.core, self.turn
         turn.facts.requests += 1
         turn.ran_tool = False
-        items = agent._items(turn)
+        items = core.items(turn)
         request = Request(
             items=items,
             tools=self.tools,
@@ -201,9 +199,9 @@ class Step:
             continue_from=self.continue_from,
         )
         self._narration, self._written = self._new_narration(), []
-        self._clock = RequestClock(turn._answer._home.new_scope(), self.total, turn.facts.clock)
-        self._clock.allow(agent.timeouts.first_chunk, "first chunk")
-        if self.tools and agent.parallel_tools:
+        self._clock = RequestClock(turn.new_scope(), self.total, turn.facts.clock)
+        self._clock.allow(core.options.timeouts.first_chunk, "first chunk")
+        if self.tools and core.options.parallel_tools:
             with lone_error_unwrapped():
                 failure: ProviderError | None = None
                 async with anyio.create_task_group() as tasks:
@@ -230,7 +228,7 @@ class Step:
             return
         self._end_text(response)
         written, self._written = self._written, []
-        if response.called or not self.agent.run_written_calls:
+        if response.called or not self.core.options.run_written_calls:
             return
         with anyio.CancelScope(deadline=self.total.ends_at) as scope:
             for call in written:
@@ -242,12 +240,12 @@ class Step:
         facts, number = self.turn.facts, self.turn.facts.requests
         failed: str | None = None
         with self._clock.scope as scope:
-            model = getattr(self.agent, "model", None)
+            model = getattr(self.core.agent, "model", None)
             facts.note("request", number=number, agent=self.turn.label, provider=self.provider.name, model=model)
             try:
                 stream = await self.provider.open(request)
                 facts.note("headers", number=number)
-                streams = self.turn._answer._streams
+                streams = self.turn.answer.streams
                 streams.append(stream)
                 try:
                     await self._read(stream, response)
@@ -263,8 +261,8 @@ class Step:
                 late = scope.cancel_called and response.finish is None
                 facts.note("response", number=number, **response.facts("timeout" if late else failed))
                 # Not within cancel(): there the caller waits, and the server sees the close first.
-                if self.turn._answer.status == "cancelled":
-                    self.agent._request_cut()
+                if self.turn.cut:
+                    self.core.request_cut()
         if not scope.cancelled_caught:
             return
         if self._clock.total_ran_out and not response.whole:
@@ -278,13 +276,13 @@ class Step:
             )
 
     async def _read(self, stream: ProviderStream, response: Response) -> None:
-        between = self.agent.timeouts.between_chunks
+        between = self.core.options.timeouts.between_chunks
         while True:
             events = await stream.receive()
             if events is None:
                 return
             useful = await self._take(events, response)
-            if useful and self.turn.agent.buffer_size is not None:
+            if useful and self.turn.root.options.buffer_size is not None:
                 await self._drain()
             if response.whole:
                 self._clock.allow(AFTER_FINISH, "end mark")
@@ -297,7 +295,7 @@ class Step:
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
         turn, tasks = self.turn, self._tasks
-        if turn.agent.buffer_size is None:
+        if turn.root.options.buffer_size is None:
             await turn.drain()
             return
         began = turn.facts.clock()
@@ -320,8 +318,7 @@ class Step:
                     response.said = True
                     # The first chunk goes out before the rest of its burst is handled.
                     await self._drain()
-                    pipe = self.turn._answer._pipe
-                    if pipe.pending and pipe.waiting:
+                    if self.turn.reader_waits:
                         # Trio runs what is ready in any order: the reader may come after us.
                         await anyio.lowlevel.checkpoint()
             else:
@@ -356,10 +353,10 @@ class Step:
             return True
         if isinstance(event, Usage):
             response.usage = event if response.usage is None else response.usage + event
-            self.turn._add_usage(event)
+            self.turn.add_usage(event)
         elif isinstance(event, Finish):
             response.finish, response.doubtful = event.reason, event.doubtful
-            self.turn._add_finish(event.reason)
+            self.turn.add_finish(event.reason)
         return False
 
     def _end_text(self, response: Response) -> None:
@@ -371,7 +368,7 @@ class Step:
                 self.turn.write_nowait(spoken)
             self._written += narration.written
             if narration.dropped:
-                self.agent._safe_logger.warning("taken out of the answer, not run: %s", "; ".join(narration.dropped))
+                self.core.log.warning("taken out of the answer, not run: %s", "; ".join(narration.dropped))
                 # A response that was nothing else has said nothing.
                 response.said = response.said and not is_blank(self.turn.ledger.text)
             self._narration = self._new_narration()
@@ -394,7 +391,7 @@ class Step:
             return
         self._clock.allow_all()  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)
-        self._clock.allow(self.agent.timeouts.between_chunks, "between chunks")
+        self._clock.allow(self.core.options.timeouts.between_chunks, "between chunks")
 
     def _new_narration(self) -> NarrationFilter:
         from micdrop_agent.text import NarrationFilter

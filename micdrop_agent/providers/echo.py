@@ -13,8 +13,8 @@ from micdrop_agent.options import check_seconds
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from micdrop_agent._core.options import AgentKeywords
     from micdrop_agent._core.turn import Turn
-    from micdrop_agent.model.agent import AgentOptions
 
 __all__ = ["EchoAgent", "MockAgent"]
 
@@ -29,7 +29,7 @@ class EchoAgent(Agent):
     Source: Micdrop page "Agent (LLM)", "Simple Echo Agent Example".
     """
 
-    def __init__(self, *, delay: float = 0.1, **options: Unpack[AgentOptions]) -> None:
+    def __init__(self, *, delay: float = 0.1, **options: Unpack[AgentKeywords]) -> None:
         check_seconds("delay", delay)
         super().__init__(**options)
         self.delay = delay
@@ -52,7 +52,7 @@ class MockAgent(Agent):
     every real agent does.
     """
 
-    def __init__(self, **options: Unpack[AgentOptions]) -> None:
+    def __init__(self, **options: Unpack[AgentKeywords]) -> None:
         super().__init__(**options)
         self.answers: int = 0
 

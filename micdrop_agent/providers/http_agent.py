@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from micdrop_agent.model.agent import AgentOptions, ModelAgent
+from micdrop_agent.model.agent import ModelAgent
+from micdrop_agent.model.options import ModelKeywords
 from micdrop_agent.options import check_text
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.http_provider import HttpProvider
@@ -16,32 +17,20 @@ from micdrop_agent.transport.request_head import Headers
 from micdrop_agent.transport.url import BaseUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from typing_extensions import Unpack
 
     from micdrop_agent.model.protocol import Provider
-    from micdrop_agent.options import Retry, Timeouts
     from micdrop_agent.providers.http_provider import Builder
     from micdrop_agent.providers.kinds import ProviderKind
     from micdrop_agent.providers.responses.translator import Translator
     from micdrop_agent.transport import ConnectFn
 
-__all__ = ["HttpAgent", "HttpOptions", "ModelOptions"]
+__all__ = ["HttpAgent", "HttpOptions"]
 
 
-class ModelOptions(AgentOptions, total=False):
-    """The keyword options of ``ModelAgent``, for subclasses that pass them on."""
-
-    retry: Retry | None
-    timeouts: Timeouts | None
-    max_steps: int
-    max_context_tokens: int | None
-    count_tokens: Callable[[str], int] | None
-    run_written_calls: bool
-
-
-class HttpOptions(ModelOptions, total=False):
+class HttpOptions(ModelKeywords, total=False):
     """The keyword options of every agent that talks to a model server, for subclasses that pass them on."""
 
     model: str | None
@@ -90,7 +79,7 @@ class HttpAgent(ModelAgent):
         base_url: str | None = None,
         settings: Mapping[str, Any] | None = None,
         connect: ConnectFn | None = None,
-        **options: Unpack[ModelOptions],
+        **options: Unpack[ModelKeywords],
     ) -> None:
         if model is not None:
             check_text("model", model, empty=False)
@@ -126,7 +115,8 @@ class HttpAgent(ModelAgent):
         """Headers of every request."""
         return {} if self._key is None else {"authorization": f"Bearer {self._key}"}
 
-    def _make_provider(self) -> Provider:
+    def make_provider(self) -> Provider:
+        """The translation for this agent's server."""
         return HttpProvider(
             name=self.provider_name,
             path=self._path(),
@@ -134,7 +124,7 @@ class HttpAgent(ModelAgent):
                 self.base_url,
                 client=self._client,
                 connect=self._connect,
-                connect_timeout=self.timeouts.connect,
+                connect_timeout=self._core.options.timeouts.connect,
             ),
             builder=self._make_builder(),
             translator=self._make_translator,

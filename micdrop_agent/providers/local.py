@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 
+from micdrop_agent._core.options import read_options
+from micdrop_agent.model.agent import ModelCore
+from micdrop_agent.model.options import ModelOptions
 from micdrop_agent.options import Timeouts, check_count
 from micdrop_agent.providers.chat import ChatAgent
 from micdrop_agent.providers.kinds import KINDS
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers.http_agent import ModelOptions
+    from micdrop_agent.model.options import ModelKeywords
     from micdrop_agent.providers.kinds import ProviderKind
 
 __all__ = ["LocalAgent"]
@@ -74,7 +77,7 @@ class LocalAgent(ChatAgent):
         n_ctx: int = 4096,
         threads: int | None = None,
         settings: Mapping[str, Any] | None = None,
-        **options: Unpack[ModelOptions],
+        **options: Unpack[ModelKeywords],
     ) -> None:
         check_count("n_ctx", n_ctx, least=64)
         if threads is not None:
@@ -94,14 +97,33 @@ class LocalAgent(ChatAgent):
             **options,
         )
 
-    async def _start(self) -> None:
-        self._base_url = f"{await self._server.start()}/v1"
-        await super()._start()
+    def _make_core(self, options: Mapping[str, Any]) -> ModelCore:
+        return _LocalCore(self, read_options(ModelOptions, options, self))
 
-    async def _stop_resources(self) -> None:
+    async def start_server(self) -> None:
+        """Load the model; done when the agent is opened."""
+        self._base_url = f"{await self._server.start()}/v1"
+
+    async def stop_server(self) -> None:
+        """Unload it; done when the agent is left."""
+        with anyio.move_on_after(STOP_TIMEOUT, shield=True):
+            await self._server.stop()
+
+
+class _LocalCore(ModelCore):
+    """The inside of an agent that brings its own server."""
+
+    __slots__ = ()
+
+    agent: LocalAgent  # pyright: ignore[reportIncompatibleVariableOverride] - never exchanged
+
+    async def start(self) -> None:
+        await self.agent.start_server()
+        await super().start()
+
+    async def stop_resources(self) -> None:
         # Connections first: the server waits for the requests that it still has.
         try:
-            await super()._stop_resources()
+            await super().stop_resources()
         finally:
-            with anyio.move_on_after(STOP_TIMEOUT, shield=True):
-                await self._server.stop()
+            await self.agent.stop_server()

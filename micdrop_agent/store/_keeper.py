@@ -9,15 +9,17 @@ cancelled, the store raised) is given again with the same number, which the stor
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from micdrop_agent._core.core import core_of
+from micdrop_agent._core.guards import check_listener
 from micdrop_agent._core.log import SafeLog
 from micdrop_agent.messages import Message, is_blank
+from micdrop_agent.options import LEAVE_TIMEOUT
 from micdrop_agent.store._protocol import Change, StoreError, check_call_id
 from micdrop_agent.store._repair import repaired
 
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
     from micdrop_agent.store._protocol import CallLog, ConversationStore
 
 __all__ = ["KeptCall", "attach"]
-
-CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that the end of the agent's block waits for the store."""
 
 logger: Final = SafeLog(logging.getLogger("micdrop_agent.store"))
 
@@ -46,17 +45,15 @@ async def attach(
     """See ``Agent.attach``."""
     _check(agent)
     check_call_id(call_id)
-    if on_error is not None and not callable(on_error):
-        raise TypeError(f"on_error must be a function of one error, not {on_error!r}")
-    if inspect.iscoroutinefunction(on_error):
-        raise TypeError(f"on_error must be a plain function: {on_error!r} is a coroutine function and would never run")
+    if on_error is not None:
+        check_listener(on_error, "on_error must be a function of one error")
     log = await store.open_call(call_id)
     try:
         _check(agent)  # it may have been closed, or attached elsewhere, meanwhile
         kept = KeptCall(agent, log, call_id, on_error)
-        await kept._begin()
+        await kept.begin()
     except BaseException:
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
             await log.aclose()
         raise
     return kept
@@ -64,12 +61,13 @@ async def attach(
 
 def _check(agent: Agent) -> None:
     name = type(agent).__name__
-    if agent._owner is not None:
+    if core_of(agent).owner is not None:
         raise RuntimeError(f"this {name} belongs to a FallbackAgent; attach that one")
-    if agent._state != "open":
+    if core_of(agent).state != "open":
         raise RuntimeError(f"attach() needs an open agent: 'async with {name}(...) as agent:'")
-    if agent._kept is not None:
-        raise RuntimeError(f"this agent is attached already, to call {agent._kept.call_id!r}")
+    kept = core_of(agent).kept
+    if kept is not None:
+        raise RuntimeError(f"this agent is attached already, to call {kept.call_id!r}")
     if agent.answering:
         raise RuntimeError("attach() comes before the first answer; an answer is running")
 
@@ -116,25 +114,26 @@ class KeptCall:
 
     # -- the beginning
 
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
         """Take over what is stored, store what is new, and follow from now on."""
         agent, stored = self._agent, list(self._log.items)
-        conversation = agent.conversation
+        core = core_of(agent)
+        history = core.conversation
         if stored:
-            conversation.replace(_joined(stored, agent))
-        first = _difference(stored, list(conversation))
+            history.replace(_joined(stored, agent))
+        first = _difference(stored, list(history))
         if first is not None:
             self._note(*first)
         # From here on, without a gap: what happens while the beginning is written comes behind it.
-        conversation._journal = self._note
-        agent._kept = self
+        history.follow(self._note)
+        core.kept = self
         try:
             await self.flush()
         except BaseException:
-            conversation._journal = None
-            agent._kept = None
+            history.follow(None)
+            core.kept = None
             raise
-        agent._spawn(self._write, "micdrop store")
+        core.spawn(self._write, "micdrop store")
 
     def _note(self, index: int, gone: int, come: tuple[Item, ...]) -> None:
         self._number += 1
@@ -185,10 +184,10 @@ class KeptCall:
 
     # -- the end
 
-    async def _finish(self, *, raising: bool) -> None:
+    async def finish(self, *, raising: bool) -> None:
         """Store what is left and give the call back; at the end of the agent's block."""
-        self._agent.conversation._journal = None
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True) as limit:
+        core_of(self._agent).conversation.follow(None)
+        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True) as limit:
             try:
                 await self._drain()
             except Exception as error:  # noqa: BLE001 - foreign code, told below
@@ -198,7 +197,7 @@ class KeptCall:
             except Exception:  # foreign code
                 logger.exception("call %r could not be given back", self.call_id)
         if limit.cancelled_caught:
-            self._failed(TimeoutError(f"the store took longer than {CLOSE_TIMEOUT:g} seconds"))
+            self._failed(TimeoutError(f"the store took longer than {LEAVE_TIMEOUT:g} seconds"))
         if self._queue and raising:
             raise self._problem()
 

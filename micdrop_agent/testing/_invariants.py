@@ -87,7 +87,7 @@ def _check_text(trace: AnswerTrace, whole: Trace) -> None:
     if _letters(stored) != _letters(wanted):
         raise InvariantError(5, f"answer {trace.number} stored {stored!r}; its consumer received {wanted!r}")
     # One stretch of text, so it is the one that was cut.
-    cut = trace.answer.status == "cancelled" and len(trace.answer._ledger.segments) == 1 and len(texts) == 1
+    cut = trace.answer.status == "cancelled" and len(trace.answer.ledger.segments) == 1 and len(texts) == 1
     written = "".join(trace.written)
     if cut and _letters(stored) != _letters(written) and not (texts[0].metadata or {}).get("interrupted"):
         raise InvariantError(

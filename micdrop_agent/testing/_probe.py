@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from micdrop_agent._core.core import core_of
 from micdrop_agent.events import (
     EVENT_TYPES,
     AgentSwitched,
@@ -136,13 +137,14 @@ class Probe:
         trace.agent = agent
         trace.initial = list(agent.conversation)
         patched: Any = agent
+        core: Any = core_of(agent)
         if trace.listened:
             for kind in EVENT_TYPES:
                 agent.on(kind, self._on_event)
-            patched._hub.emit = self._emit(agent._hub.emit)
+            core.hub.emit = self._emit(core.hub.emit)
         patched.answer = self._answer(agent.answer)
         patched.cancel = self._cancel(agent.cancel)
-        patched._close = self._close(agent._close)  # the synchronous part of aclose()
+        core.close = self._close(core.close)  # the synchronous part of aclose()
 
     @property
     def current(self) -> AnswerTrace | None:
@@ -189,7 +191,7 @@ class Probe:
 
     def _watch_answer(self, trace: AnswerTrace) -> None:
         answer: Any = trace.answer
-        push, receive, stop = answer._push, answer._next, answer._stop
+        push, receive, stop = answer.push, answer.next_chunk, answer.stop
 
         def written(chunk: str) -> None:
             if trace.settled:
@@ -215,9 +217,9 @@ class Probe:
             trace.settled = True
             self._note_stop(trace)
             # One that had ended before, unread, may be read to its end all the same.
-            trace.silent = answer._cut
+            trace.silent = answer.pipe.cut
 
-        answer._push, answer._next, answer._stop = written, received, stopped
+        answer.push, answer.next_chunk, answer.stop = written, received, stopped
         self._watch_turn(trace)
 
     def _note_stop(self, trace: AnswerTrace) -> None:
@@ -226,21 +228,21 @@ class Probe:
         trace.received_when_stopped = len(trace.received)
         trace.events_when_stopped = len(self.trace.events)
         if self.trace.listened:  # a look is what the message of a barge-in may be waiting for
-            trace.items_when_stopped = list(trace.answer._turn.conversation)
+            trace.items_when_stopped = list(trace.answer.turn.conversation)
 
     def _watch_turn(self, trace: AnswerTrace) -> None:
         """A turn that an agent keeps for later has no effect any more; that it tries is its fault all the same."""
         answer: Any = trace.answer
-        write = answer._turn.write_nowait
+        write = answer.turn.write_nowait
 
         def write_nowait(text: str) -> None:
-            if answer._task_done:
+            if answer.task_done:
                 self.trace.broken(
                     2, f"{text!r} was written to answer {trace.number} after its end, through a saved turn"
                 )
             write(text)
 
-        answer._turn.write_nowait = write_nowait
+        answer.turn.write_nowait = write_nowait
 
     # -- seen
 
@@ -291,7 +293,7 @@ class Probe:
         return open_call is not None and open_call.tool_call_id == event.message.tool_call_id
 
     def _finished(self, event: AnswerFinished) -> None:
-        owner = next((t for t in self.trace.answers if t.answer._ended_with(event.result)), None)
+        owner = next((t for t in self.trace.answers if t.answer.ended_with(event.result)), None)
         if owner is None:
             self.trace.broken(3, "an end of no answer was announced")
         else:

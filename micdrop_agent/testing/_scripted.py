@@ -16,8 +16,8 @@ from micdrop_agent.messages import Message, ToolCall
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from micdrop_agent._core.options import AgentKeywords
     from micdrop_agent._core.turn import Turn
-    from micdrop_agent.model.agent import AgentOptions
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ class ScriptedAgent(Agent):
         asked: How many answers were started.
     """
 
-    def __init__(self, *answers: Sequence[Act], **options: Unpack[AgentOptions]) -> None:
+    def __init__(self, *answers: Sequence[Act], **options: Unpack[AgentKeywords]) -> None:
         super().__init__(**options)
         self._answers = answers
         self._calls = 0

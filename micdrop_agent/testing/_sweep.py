@@ -17,6 +17,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from micdrop_agent._core.core import core_of
 from micdrop_agent.testing._disturbance import Disturbance
 from micdrop_agent.testing._invariants import InvariantError, check_invariants
 from micdrop_agent.testing._loop import DeadlockError
@@ -46,7 +47,7 @@ class _Run:
 def _open_agent(run: _Run) -> Agent | None:
     """The agent, while it is open: a closed one refuses some of this, by rule."""
     agent = run.probe.trace.agent
-    return agent if agent is not None and agent._state == "open" else None  # it has no public name
+    return agent if agent is not None and core_of(agent).state == "open" else None
 
 
 def _cancel(run: _Run) -> None:
@@ -345,7 +346,7 @@ def talk_to(make: Callable[[], Agent], *questions: str) -> Scenario:
         async with make() as agent:
             probe.watch(agent)
             for question in questions or ("Hello?", "And then?"):
-                if agent._state == "open":  # it may be closed from outside
+                if core_of(agent).state == "open":  # it may be closed from outside
                     agent.add_user_message(question)
                     await read(probe, agent.answer())
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent._core.core import core_of
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import AnswerFinished
 from micdrop_agent.options import check_flag
@@ -65,7 +66,7 @@ def instrument(
         TypeError: ``record_content`` is neither ``True`` nor ``False``.
     """
     check_flag("record_content", record_content)
-    if agent._owner is not None:
+    if core_of(agent).owner is not None:
         raise ValueError("this agent belongs to a FallbackAgent; instrument that one")
     try:
         from opentelemetry import metrics, trace
@@ -77,13 +78,13 @@ def instrument(
     tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
     meter = metrics.get_meter(_NAME, __version__, meter_provider)
     observer = _Observer(agent, tracer, Instruments(meter), conversation_id, record_content=record_content)
-    agent._began.append(observer.began)
+    core_of(agent).began.append(observer.began)
     remove = agent.on(AnswerFinished, observer.finished)
 
     def stop() -> None:
         remove()
-        if observer.began in agent._began:
-            agent._began.remove(observer.began)
+        if observer.began in core_of(agent).began:
+            core_of(agent).began.remove(observer.began)
 
     return stop
 
@@ -107,15 +108,15 @@ class _Observer:
     def finished(self, event: AnswerFinished) -> None:
         ended = time.time_ns()
         result = event.result
-        answer, parent = next((pair for pair in self._running if pair[0]._ended_with(result)), (None, None))
+        answer, parent = next((pair for pair in self._running if pair[0].ended_with(result)), (None, None))
         self._running = [pair for pair in self._running if pair[0].status == "running"]
         lines = timeline(result)
-        name = self._agent._label()
+        name = core_of(self._agent).label()
         self._instruments.record(result, lines, name)
         spans = _Spans(self._tracer, ended - int(result.duration * 1e9), self._common)
         root = spans.answer(result, lines, name, parent)
         if self._content:
-            self._record_content(root, result, None if answer is None else answer._turn.prompt)
+            self._record_content(root, result, None if answer is None else answer.turn.prompt)
         inner: dict[int, Span] = {}
         for bar in lines.bars:
             outer = root if bar.parent is None else inner[id(bar.parent)]

@@ -252,7 +252,7 @@ class TreeHost:
             self.agent = agent
             probe.watch(agent)
             for number in range(self.turns):
-                if agent._state != "open":
+                if agent._core.state != "open":
                     return
                 agent.add_user_message(f"Question {number}")
                 await read(probe, agent.answer())

@@ -160,7 +160,7 @@ class _Run:
         agent = self.builder.agent = self.builder.build(self.options["agent"])
         async with agent:
             for item in wire.load(self.options.get("history", [])):
-                agent._add(item)
+                agent._core.add(item)
             self.agent = agent
             # What the original does: every chunk goes to the voice as it is, and every item to the client.
             self.call = Call(

@@ -155,13 +155,13 @@ class _Run(Steps):
         answer = self.agent.answer()
         self.answers[name] = answer
         trace.chunks[name], trace.ended[name] = [], False
-        push = answer._push
+        push = answer.push
 
         def noted(chunk: str) -> None:
             trace.note(write=chunk, answer=name)
             push(chunk)
 
-        answer._push = noted  # type: ignore[method-assign]
+        answer.push = noted  # type: ignore[method-assign]
         self.readers.start_soon(self._read, name, answer)
 
     async def _read(self, name: str, answer: Answer) -> None:

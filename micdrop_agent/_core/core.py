@@ -1,0 +1,452 @@
+"""What an agent is made of, and its life: one object, in the one slot that an ``Agent`` keeps for itself.
+
+    async with agent:  ── owns ──▶  one task group
+        answer()       ── starts ─▶ one task, one cancel scope, one memory stream
+        cancel()       ── settles everything at once, then cancels that scope
+
+A child of a ``FallbackAgent`` has an owner: the conversation, the listeners, the tasks and the answers are those of
+the outermost agent (``root()``), its tools and options are its own. Agents of the library that need more
+than this extend the class (``ModelCore``, ``FallbackCore``); users extend ``Agent`` and never see it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from micdrop_agent._core import guards
+from micdrop_agent._core.answer import Answer
+from micdrop_agent._core.event_hub import EventHub
+from micdrop_agent._core.extraction import Extraction
+from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.history import History
+from micdrop_agent._core.home import Home
+from micdrop_agent._core.log import SafeLog
+from micdrop_agent._core.scopes import task_scope
+from micdrop_agent.errors import MicdropError, words_of
+from micdrop_agent.events import MessageAdded, UserMessageCancelled
+from micdrop_agent.messages import Message, ToolResult
+from micdrop_agent.options import LEAVE_TIMEOUT
+from micdrop_agent.tools import ToolSet, control_tools
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.options import AgentOptions
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.events import Event
+    from micdrop_agent.messages import Item
+    from micdrop_agent.result import TraceEvent
+    from micdrop_agent.store import KeptCall
+    from micdrop_agent.text import TextFilter
+    from micdrop_agent.tools import Tool
+
+__all__ = ["Core", "core_of"]
+
+SUPERSEDED: Final = 100
+"""Answers that listeners may start while one ``answer()`` cancels them; more is an endless loop."""
+
+
+def core_of(agent: Agent) -> Core:
+    """The inside of ``agent``, for the rooms of the library."""
+    return agent._core
+
+
+class Core:
+    """The inside of one agent.
+
+    Args:
+        agent: The agent itself: what users hold, and whose ``generate_answer`` is called.
+        options: Its options.
+
+    Attributes:
+        owner: The core of the ``FallbackAgent`` that drives this agent; ``None`` for an agent of the application.
+        began: Called with each answer in the step, and the context, in which it is started.
+        kept: What stores the conversation.
+        system: The system prompt, which is the first message of the conversation.
+    """
+
+    __slots__ = (
+        "__dict__",  # empty: only a probe, which watches what an agent does, puts something there
+        "_alive",
+        "_all_done",
+        "_background",
+        "_left_to_do",
+        "_tasks",
+        "agent",
+        "began",
+        "conversation",
+        "current",
+        "extraction",
+        "home",
+        "hub",
+        "kept",
+        "log",
+        "logger",
+        "options",
+        "owner",
+        "state",
+        "system",
+        "toolset",
+    )
+
+    continues_exactly = False
+    """Whether its model goes on from the very last character when asked to continue."""
+
+    def __init__(self, agent: Agent, options: AgentOptions) -> None:
+        self.agent = agent
+        self.options = options
+        self.logger = logging.getLogger(f"micdrop_agent.{type(agent).__name__}")
+        self.log = SafeLog(self.logger)
+        self.system = Message("system", options.system_prompt)
+        self.conversation = History([self.system], self._check_idle)
+        control = control_tools(
+            auto_end_call=options.auto_end_call,
+            auto_semantic_turn=options.auto_semantic_turn,
+            auto_ignore_user_noise=options.auto_ignore_user_noise,
+        )
+        self.toolset = ToolSet([*control, *options.tools])
+        self.extraction = None if options.extract is None else Extraction(self, options.extract)
+        self.hub = EventHub(agent, self.log)
+        self.owner: Core | None = None
+        self.state: guards.State = "new"
+        self.home: Home | None = None
+        self.current: Answer | None = None
+        self.kept: KeptCall | None = None
+        self.began: list[Callable[[Answer], None]] = []
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
+        self._left_to_do: list[Callable[[], Awaitable[None]]] = []
+        self._all_done: anyio.Event | None = None
+        self._alive = 0
+
+    def root(self) -> Core:
+        """The core of the outermost agent, which the application holds."""
+        core = self
+        while core.owner is not None:
+            core = core.owner
+        return core
+
+    def check_thread(self, what: str) -> None:
+        """Refuse ``what`` from another thread or event loop than that of the open agent."""
+        if self.home is not None and self.state != "closed":
+            self.home.check(what)
+
+    @property
+    def over(self) -> bool:
+        """Whether this agent, or the one that drives it, is being closed: nothing new may be opened."""
+        return not {"closing", "closed"}.isdisjoint((self.state, self.root().state))
+
+    # -- what it knows
+
+    def _check_idle(self) -> None:
+        if self.answering:
+            raise RuntimeError("the conversation cannot be replaced while an answer runs; cancel it")
+
+    def add(self, item: Item) -> None:
+        """Append ``item`` and tell of it; the result of a call that runs goes right behind that."""
+        self.check_thread("adding a message")
+        if isinstance(item, ToolResult) and self.current is not None:
+            self.hub.emit(*self.current.ledger.add(item))  # right behind its call, which has one result
+            return
+        index = self.conversation.append(item)
+        if not self.hub.unheard:
+            self.hub.emit(MessageAdded(item, index))
+
+    def cancel_last_user_message(self) -> None:
+        """Take the last user message out, wherever it stands."""
+        self.check_thread("cancel_last_user_message()")
+        for index in range(len(self.conversation) - 1, -1, -1):
+            item = self.conversation[index]
+            if isinstance(item, Message) and item.role == "user":
+                self.conversation.delete(index)
+                self.hub.emit(UserMessageCancelled(item, index))
+                return
+        self.hub.emit(UserMessageCancelled(None))
+
+    def emit(self, what: str, event: Event) -> None:
+        """Tell of ``event``, which ``what`` was called for."""
+        self.check_thread(what)
+        self.hub.emit(event)
+
+    def use_logger(self, logger: logging.Logger) -> None:
+        """Log to ``logger`` from now on."""
+        self.logger = logger
+        self.log = self.hub.log = SafeLog(logger)
+
+    def log_trace(self, trace: Sequence[TraceEvent]) -> None:
+        """The course of an answer in one line, at DEBUG."""
+        steps = ", ".join(
+            f"{event.at * 1000:.1f} ms {event.kind}"
+            + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
+            for event in trace
+        )
+        end = trace[-1]
+        self.log.debug("answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at})
+
+    def log_failure(self, error: Exception) -> None:
+        """An answer failed with ``error``."""
+        ours = isinstance(error, MicdropError)
+        extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
+        self.log.error("the answer failed: %s", words_of(error), exc_info=None if ours else error, extra=extra)
+
+    # -- as one of several children
+
+    def label(self) -> str:
+        """Name of this agent among the children of a ``FallbackAgent``."""
+        model = getattr(self.agent, "model", None)
+        return f"{type(self.agent).__name__}({model})" if isinstance(model, str) else type(self.agent).__name__
+
+    def system_message(self) -> Message:
+        """The system prompt under which it answers."""
+        return self.system
+
+    def listed_tools(self) -> Sequence[Tool]:
+        """What the application sees as the tools of this agent."""
+        return tuple(self.toolset)
+
+    def add_tool(self, tool: Tool | Callable[..., Any]) -> None:
+        """Add a tool, or a function that ``@tool`` can wrap."""
+        self.toolset.add(tool)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool by name."""
+        self.toolset.remove(name)
+
+    def extracting(self) -> Extraction | None:
+        """What takes a value out of a text of this agent."""
+        return self.extraction
+
+    def offered_tools(self) -> Sequence[Tool]:
+        """What a model of this agent is offered: its own tools, then those shared with it."""
+        return self.shared_tools()
+
+    def shared_tools(self) -> Sequence[Tool]:
+        """What this agent shares with its children: what was added to it and to those around it."""
+        own = tuple(self.toolset)
+        if self.owner is None:
+            return own
+        names = {tool.name for tool in own}
+        return own + tuple(tool for tool in self.owner.shared_tools() if tool.name not in names)
+
+    # -- life
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """The agent's block."""
+        guards.may_open(self.agent, self.state, owned=self.owner is not None)
+        self.state = "open"
+        home = self.home = Home()
+        whole, cancelled = False, 0
+        try:
+            with lone_error_unwrapped():
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    try:
+                        await self.start()
+                        yield
+                    finally:
+                        cancelled = home.cancellations()
+                        self.close()
+            whole = True
+        finally:
+            self._tasks = None
+            self.state = "closed"
+            try:
+                with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
+                    await self.agent.aclose()
+                    await self.let_go()
+            finally:
+                if self.kept is not None:
+                    await self.kept.finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
+                if not whole and isinstance(sys.exception(), Exception):
+                    home.deliver_lost(cancelled)
+
+    async def aclose(self) -> None:
+        """Close, and wait a bounded time until what was running has ended."""
+        self.check_thread("aclose()")
+        live = self.current
+        by_tool = live is not None and any(call.on_stack for call in live.ledger.calls)
+        self.close()
+        if by_tool:
+            await anyio.lowlevel.checkpoint()
+        elif self._alive:
+            if self._all_done is None:
+                self._all_done = anyio.Event()
+            with anyio.move_on_after(LEAVE_TIMEOUT):
+                await self._all_done.wait()
+
+    def close(self) -> None:
+        """The synchronous part of closing: nothing of this agent has an effect afterwards."""
+        self.state = "closing" if self.state == "open" else "closed"
+        self.log.debug("closed")
+        if self.current is not None:
+            self.current.closing()
+        for scope in tuple(self._background):
+            scope.cancel()
+        self.hub.close()
+
+    async def let_go(self) -> None:
+        """Close resources; one that cannot be closed is no reason to lose the error that ended the block."""
+        try:
+            await self.stop_resources()
+        except Exception:  # foreign code: a provider or a client of the application's own
+            self.log.exception("the resources of the agent could not be closed")
+
+    async def start(self) -> None:
+        """Open resources, in the agent's task group."""
+
+    async def stop_resources(self) -> None:
+        """Close resources; runs shielded and bounded."""
+
+    def spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run ``work`` in the agent's task group, cancelled when the agent is closed."""
+        root = self.root()
+        if root._tasks is None or root.state != "open":
+            return
+        scope = task_scope()
+        root._background[scope] = None
+        root._tasks.start_soon(root._in_background, work, scope, name=name)
+
+    def afterwards(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run ``work`` in the task of the answer that is ending, once that is done."""
+        self.root()._left_to_do.append(work)
+
+    async def _in_background(self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
+        self._alive += 1
+        try:
+            with scope:
+                await work()
+        except Exception:  # background work serves later answers; it must not end this one
+            self.log.exception("background work of the agent failed")
+        except anyio.get_cancelled_exc_class():  # noqa: ASYNC103 - raised where it is not this task's alone
+            # Only on asyncio: the task, or what it waited for, was cancelled natively. Let through, the task
+            # group would take that for its own cancellation and end the agent's block without a word.
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            self.log.warning("background work of the agent was cancelled", exc_info=True)
+        finally:
+            self._background.pop(scope, None)
+            self._task_ended()
+
+    def _task_ended(self) -> None:
+        self._alive -= 1
+        if not self._alive and self._all_done is not None:
+            self._all_done.set()
+            self._all_done = None
+
+    # -- answers
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer is being generated right now."""
+        return self.current is not None and self.current.status == "running"
+
+    def answer(self) -> Answer:
+        """Start an answer; see ``Agent.answer``."""
+        guards.may_answer(self.agent, self.state, owned=self.owner is not None)
+        self.check_thread("answer()")
+        previous = self.current
+        for _ in range(SUPERSEDED):
+            if self.current is None or self.current.turn.fenced:
+                break
+            # A listener of the cancelled answer may have started another one.
+            self.current.stop(None, keep_unread=True)
+        else:
+            raise RuntimeError(
+                "a listener starts another answer whenever one is cancelled, also for answer() itself; "
+                "let it look at the status in the event"
+            )
+        home = self.home
+        if self.state != "open" or self._tasks is None or home is None:
+            raise RuntimeError("the agent was closed by a listener while answer() ran")
+        prompt = next((item for item in reversed(self.conversation) if item.role == "user"), None)
+        assert prompt is None or isinstance(prompt, Message)
+        answer = self.current = Answer(self, prompt, home)
+        for began in self.began:
+            began(answer)
+        self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
+        if home.loop is not None:
+            # Behind the first step of the answer's task: that sends its request, and then there is time.
+            home.loop.call_soon(answer.pipe.open_early)
+        return answer
+
+    async def _run_answer(self, answer: Answer, previous: Answer | None) -> None:
+        self._alive += 1
+        try:
+            await answer.run(previous)
+        finally:
+            self._task_ended()
+        while self._left_to_do and self.state == "open":
+            scope = task_scope()
+            self._background[scope] = None
+            await self._in_background(self._left_to_do.pop(), scope)
+
+    def cancel(self, heard: int | str | None) -> None:
+        """Stop the current answer; see ``Agent.cancel``."""
+        self.check_thread("cancel()")
+        if self.current is not None:
+            self.current.stop(heard)
+
+    async def respond(self, turn: Turn) -> None:
+        """Hook, generation, and the commit of what was written; as root or as a child."""
+        turn.filters = self.text_filters()
+        if turn.continue_from is not None:
+            from micdrop_agent.text.joining import LeadInFilter, SeamFilter
+
+            said = turn.continue_from
+            turn.filters += (SeamFilter(said, exact=True) if self.continues_exactly else LeadInFilter(said),)
+        if self.options.on_before_answer is not None and await self._skipped_by_hook(turn):
+            return
+        name = type(self.agent).__name__
+        generating: object = self.agent.generate_answer(turn)
+        if not inspect.isawaitable(generating):
+            raise TypeError(
+                f"{name}.generate_answer must be an 'async def' that writes its text with "
+                f"'await turn.write(text)'; it returned {generating!r} (a 'yield' or a missing 'async'?)"
+            )
+        returned = await generating
+        if returned is not None:
+            raise TypeError(
+                f"{name}.generate_answer returned {returned!r}, which nobody hears; "
+                "write it with 'await turn.write(text)'"
+            )
+        turn.commit()
+
+    def text_filters(self) -> tuple[TextFilter, ...]:
+        """New filters for the next message of a turn."""
+        return () if self.extraction is None else self.extraction.filters()
+
+    def extracted(self, turn: Turn) -> dict[str, Any]:
+        """Metadata of the value in the message that ``turn`` has just ended."""
+        return {} if self.extraction is None else self.extraction.found(turn)
+
+    async def _skipped_by_hook(self, turn: Turn) -> bool:
+        hook = self.options.on_before_answer
+        assert hook is not None
+        turn.aside = True
+        try:
+            verdict = hook(self.agent, turn)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+        except Exception as error:  # foreign code: the hook fails this answer, and says so
+            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
+        finally:
+            turn.aside = False
+        if turn.fenced:
+            return True
+        if isinstance(verdict, str):
+            turn.write_nowait(verdict)
+            turn.commit()
+            return True
+        if verdict is True:
+            turn.facts.skipped = turn.facts.skipped or turn.claim()
+            return True
+        return False

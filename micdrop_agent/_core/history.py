@@ -1,0 +1,139 @@
+"""The conversation as its agent has it: the one place where it changes.
+
+    Ledger, Core ── append / insert / put / delete ──▶ History ──▶ whoever follows it (a store)
+
+Users hold it as a ``Conversation``, which can only be read and replaced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from micdrop_agent.conversation import Conversation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
+    from micdrop_agent.messages import Item, Message
+
+    Follower: TypeAlias = Callable[[int, int, tuple[Item, ...]], None]
+
+__all__ = ["History", "PromptOverlay"]
+
+
+class History(Conversation):
+    """The conversation of one agent.
+
+    Args:
+        items: What it holds at first.
+        may_replace: Called before everything in it is replaced, to refuse that.
+
+    Attributes:
+        mark: Where the words that are being spoken belong if they are cut off; moves with what is before it.
+    """
+
+    __slots__ = ("_deferred", "_follower", "_may_replace", "mark")
+
+    def __init__(self, items: Iterable[Item] = (), may_replace: Callable[[], None] | None = None) -> None:
+        super().__init__(items)
+        self._may_replace = may_replace
+        self._deferred: Callable[[], object] | None = None
+        """A change that is made before anybody sees the conversation."""
+        self._follower: Follower | None = None
+        self.mark = 0
+
+    @property
+    def version(self) -> int:
+        """Counts the changes; lets a provider keep what it made of an unchanged history."""
+        self.settle()
+        return self._version
+
+    @property
+    def _items(self) -> list[Item]:
+        if self._deferred is not None:
+            self.settle()
+        return self._list
+
+    def replace(self, items: Iterable[Item]) -> None:
+        """As that of every conversation, but not while an answer runs."""
+        new = self._checked(items)
+        if self._may_replace is not None:
+            self._may_replace()
+        gone, self._list = len(self._items), new
+        self._changed(0, gone, *new)
+
+    def follow(self, follower: Follower | None) -> None:
+        """Have ``follower`` told of every change, in order: where, how many items went, which came."""
+        self._follower = follower
+
+    @property
+    def followed(self) -> bool:
+        """Whether somebody is told of changes as they are made."""
+        return self._follower is not None
+
+    def defer(self, change: Callable[[], object]) -> None:
+        """Have ``change`` made before anybody reads or changes the conversation, or by ``settle()``."""
+        self.settle()
+        self._deferred = change
+
+    def settle(self) -> None:
+        """Make the change that is deferred, if there is one."""
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            deferred()
+
+    def insert(self, index: int, item: Item) -> None:
+        """Put ``item`` before the one at ``index``."""
+        self.mark += index < self.mark
+        self._items.insert(index, item)
+        self._changed(index, 0, item)
+
+    def append(self, item: Item) -> int:
+        """Put ``item`` at the end; returns where that is."""
+        self._items.append(item)
+        index = len(self._items) - 1
+        self._changed(index, 0, item)
+        return index
+
+    def put(self, index: int, item: Item) -> None:
+        """Exchange the item at ``index``."""
+        self._items[index] = item
+        self._changed(index, 1, item)
+
+    def delete(self, index: int) -> None:
+        """Take out the item at ``index``."""
+        self.mark -= index < self.mark
+        del self._items[index]
+        self._changed(index, 1)
+
+    def _changed(self, index: int, gone: int, *come: Item) -> None:
+        self._version += 1
+        if self._follower is not None:
+            self._follower(index, gone, come)
+
+
+class PromptOverlay(Conversation):
+    """A conversation as a child of a ``FallbackAgent`` reads it: live, under its own system prompt.
+
+    The prompt in the conversation itself is that of the child that answered last. It is exchanged when another
+    one has its first effect, and that one must know its own prompt before.
+    """
+
+    def __init__(self, conversation: Conversation, prompt: Message) -> None:
+        self._whole = conversation
+        self._prompt = prompt
+
+    @property
+    def _items(self) -> list[Item]:
+        items = list(self._whole)
+        return [self._prompt, *items[1:]] if items and items[0].role == "system" else items
+
+    @property
+    def version(self) -> int:
+        """As that of the complete conversation."""
+        return self._whole.version
+
+    def replace(self, items: Iterable[Item]) -> None:
+        """As that of the complete conversation."""
+        self._whole.replace(items)

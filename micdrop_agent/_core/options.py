@@ -1,0 +1,161 @@
+"""The options of an agent, each said once: name, type, default, check, and what it is for.
+
+    Agent(system_prompt=…) ──▶ read_options(AgentOptions, …) ──▶ core.options
+
+The keywords beside the class are what editors and type checkers complete; a test keeps the two the same.
+Agents with more options extend both. The command line and the reference read the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+import attrs
+
+from micdrop_agent.options import ExtractJson, ExtractTag, check_count, check_flag, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeAlias
+
+    from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.turn import Turn
+    from micdrop_agent.tools import Tool
+
+    BeforeAnswer: TypeAlias = Callable[[Agent, Turn], "bool | str | Awaitable[bool | str | None] | None"]
+    Attribute: TypeAlias = attrs.Attribute[Any]
+
+__all__ = ["AgentKeywords", "AgentOptions", "SharedKeywords", "SharedOptions", "read_options", "shared"]
+
+O_ = TypeVar("O_", bound="SharedOptions")
+
+
+def text(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse what is not a string."""
+    check_text(attribute.name, value)
+
+
+def flag(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse what is not a bool."""
+    check_flag(attribute.name, value)
+
+
+def count(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse a number below 0; ``None`` is no limit."""
+    if value is not None:
+        check_count(attribute.name, value, least=0)
+
+
+def extraction(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse extraction options of another kind."""
+    if value is not None and not isinstance(value, ExtractJson | ExtractTag):
+        raise TypeError(f"{attribute.name} must be an ExtractJson or an ExtractTag, not {value!r}")
+
+
+def function(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse what cannot be called."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{attribute.name} must be a function, not {value!r}")
+
+
+def several(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse what is not a list of tools, a single tool for example."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{attribute.name} must be a list of tools or functions, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class SharedOptions:
+    """What a ``FallbackAgent`` can be told too."""
+
+    tools: Iterable[Tool | Callable[..., Any]] = attrs.field(default=(), validator=several)
+    """Tools, or functions that ``@tool`` can wrap."""
+
+    record_interrupted: bool = attrs.field(default=True, validator=flag)
+    """Store the heard part of a cut answer, marked ``interrupted``."""
+
+    raise_on_failure: bool = attrs.field(default=True, validator=flag)
+    """Raise the error of a failed answer from its iteration. ``False``: the iteration just ends, as in Micdrop."""
+
+    buffer_size: int | None = attrs.field(default=None, validator=count)
+    """Chunks that may wait for the consumer before the producer waits too; ``None`` is no limit (the text of an
+    answer is bounded by the model)."""
+
+
+@attrs.frozen(kw_only=True)
+class AgentOptions(SharedOptions):
+    """What every agent can be told when it is made.
+
+    Raises:
+        TypeError: An option has the wrong type; the message names it.
+        ValueError: An option is out of range; the message names it.
+
+    Source: Micdrop page "Agent (LLM)", ``AgentOptions``.
+    """
+
+    system_prompt: str = attrs.field(default="", validator=text)
+    """The first message of the conversation."""
+
+    auto_end_call: bool | str = False
+    """Give the model a tool that ends the call; a string replaces its prompt."""
+
+    auto_semantic_turn: bool | str = False
+    """Give it a tool to wait when the caller has not finished; a string replaces its prompt."""
+
+    auto_ignore_user_noise: bool | str = False
+    """Give it a tool to drop a meaningless user message; a string replaces its prompt."""
+
+    extract: ExtractJson | ExtractTag | None = attrs.field(default=None, validator=extraction)
+    """Take a value from the end of each answer; it is not spoken."""
+
+    on_before_answer: BeforeAnswer | None = attrs.field(default=None, validator=function)
+    """``hook(agent, turn)``, sync or async, before each answer. ``True`` skips the generation; a string is
+    said and stored in its place."""
+
+    parallel_tools: bool = attrs.field(default=True, validator=flag)
+    """Run the tools of one response at the same time."""
+
+
+class SharedKeywords(TypedDict, total=False):
+    """The options that a ``FallbackAgent`` has too; see ``AgentOptions``."""
+
+    tools: Iterable[Tool | Callable[..., Any]]
+    record_interrupted: bool
+    raise_on_failure: bool
+    buffer_size: int | None
+
+
+class AgentKeywords(SharedKeywords, total=False):
+    """The keywords of ``Agent(…)``, and of subclasses that pass them on; see ``AgentOptions``."""
+
+    system_prompt: str
+    auto_end_call: bool | str
+    auto_semantic_turn: bool | str
+    auto_ignore_user_noise: bool | str
+    extract: ExtractJson | ExtractTag | None
+    on_before_answer: BeforeAnswer | None
+    parallel_tools: bool
+
+
+def read_options(kind: type[O_], keywords: Mapping[str, Any], owner: object) -> O_:
+    """Check ``keywords`` and make the options of ``owner`` of them.
+
+    Raises:
+        TypeError: There is no such option, or one has the wrong type.
+        ValueError: One is out of range.
+    """
+    known = attrs.fields_dict(kind)
+    for name in keywords:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, 1)
+            there = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise TypeError(f"{type(owner).__name__}() has no option {name!r}; {there}")
+    return kind(**keywords)
+
+
+def shared(options: SharedOptions) -> dict[str, Any]:
+    """Those of ``options`` that every agent has."""
+    return {name: getattr(options, name) for name in attrs.fields_dict(SharedOptions)}

@@ -1,0 +1,102 @@
+"""The options of a ``FallbackAgent``, each said once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import attrs
+
+from micdrop_agent._core.options import SharedKeywords, SharedOptions, flag
+from micdrop_agent.fallback.health import HealthRegistry
+from micdrop_agent.options import check_seconds, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from micdrop_agent._core.options import Attribute
+
+__all__ = ["AfterPartial", "FallbackKeywords", "FallbackOptions", "Prefer"]
+
+AfterPartial: TypeAlias = Literal["continue", "restart", "stop"]
+Prefer: TypeAlias = Literal["current", "first"]
+
+
+def _seconds(_: object, attribute: Attribute, value: object) -> None:
+    check_seconds(attribute.name, value, zero=False, none=True)
+
+
+def _hedge(_: object, attribute: Attribute, value: object) -> None:
+    if value != "p95":
+        check_seconds(attribute.name, value, zero=False, none=True)
+
+
+def _one_of(kind: Any) -> Any:
+    known = get_args(kind)
+
+    def check(_: object, attribute: Attribute, value: object) -> None:
+        if value not in known:
+            raise ValueError(f"{attribute.name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+
+    return check
+
+
+def _health(_: object, attribute: Attribute, value: object) -> None:
+    if value is not None and not isinstance(value, HealthRegistry):
+        raise TypeError(f"{attribute.name} must be a HealthRegistry, not {value!r}")
+
+
+def _words(_: object, attribute: Attribute, value: object) -> None:
+    if value is not None:
+        check_text(attribute.name, value)
+
+
+@attrs.frozen(kw_only=True)
+class FallbackOptions(SharedOptions):
+    """What a ``FallbackAgent`` can be told when it is made, beside its factories."""
+
+    first_chunk_timeout: float | None = attrs.field(default=5.0, validator=_seconds)
+    """Seconds that one child may take to its first useful output, its own retries included; then it counts as
+    failed. ``None``: the children's own clocks."""
+
+    give_up_after: float | None = attrs.field(default=None, validator=_seconds)
+    """Seconds for the whole answer to its first useful output; ``None``: none."""
+
+    hedge_after: float | Literal["p95"] | None = attrs.field(default=None, validator=_hedge)
+    """Ask the next healthy child too when there is no output after so many seconds, and take whichever comes first;
+    ``"p95"``: after the 95th percentile of that child's own history. Only before any output, within the
+    registry's budget."""
+
+    after_partial: AfterPartial = attrs.field(default="continue", validator=_one_of(AfterPartial))
+    """When a child fails in mid-answer: ``"continue"``: the next one goes on where it stopped; ``"restart"``: it
+    starts again, and ``AgentSwitched.restarted`` tells the host; ``"stop"``: the answer fails and the next child
+    has the next turn."""
+
+    health: HealthRegistry | None = attrs.field(default=None, validator=_health)
+    """Which children are available; share one between agents. ``None``: one of its own."""
+
+    prefer: Prefer = attrs.field(default="current", validator=_one_of(Prefer))
+    """``"current"``: the child that answered stays; ``"first"``: go back to the first one as soon as it is healthy
+    again."""
+
+    prebuild: bool = attrs.field(default=False, validator=flag)
+    """Make all children when the agent is opened, so that a switch does not wait."""
+
+    give_up_text: str | None = attrs.field(default=None, validator=_words)
+    """Said, and stored, when every child failed and nothing was heard yet."""
+
+    names: Sequence[str] | None = None
+    """Names of the children in events and in the registry; made from their classes and models by default."""
+
+
+class FallbackKeywords(SharedKeywords, total=False):
+    """The keywords of ``FallbackAgent(factories, …)``; see ``FallbackOptions``."""
+
+    first_chunk_timeout: float | None
+    give_up_after: float | None
+    hedge_after: float | Literal["p95"] | None
+    after_partial: AfterPartial
+    health: HealthRegistry | None
+    prefer: Prefer
+    prebuild: bool
+    give_up_text: str | None
+    names: Sequence[str] | None

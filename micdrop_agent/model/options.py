@@ -1,0 +1,87 @@
+"""The options of an agent that asks a model, beside those of every agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from micdrop_agent._core.options import AgentKeywords, AgentOptions, flag
+from micdrop_agent.model.budget import check_counter
+from micdrop_agent.options import Retry, Timeouts, check_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from micdrop_agent._core.options import Attribute
+
+__all__ = ["ModelKeywords", "ModelOptions"]
+
+_RETRY: Final = Retry()
+_TIMEOUTS: Final = Timeouts()
+
+
+def _retry(_: object, attribute: Attribute, value: object) -> None:
+    if value is not None and not isinstance(value, Retry):
+        raise TypeError(f"{attribute.name} must be a Retry, not {value!r}")
+
+
+def _timeouts(_: object, attribute: Attribute, value: object) -> None:
+    if not isinstance(value, Timeouts):
+        raise TypeError(f"{attribute.name} must be a Timeouts, not {value!r}")
+
+
+def _or_usual(value: Timeouts | None) -> Timeouts:
+    return _TIMEOUTS if value is None else value
+
+
+def _at_least_one(_: object, attribute: Attribute, value: object) -> None:
+    if value is not None or attribute.default is not None:
+        check_count(attribute.name, value, least=1)
+
+
+def _counter(options: ModelOptions, _: Attribute, value: object) -> None:
+    check_counter(value, limit=options.max_context_tokens)
+
+
+@attrs.frozen(kw_only=True)
+class ModelOptions(AgentOptions):
+    """What an agent that asks a model can be told, beside the options of every agent."""
+
+    retry: Retry | None = attrs.field(default=None, validator=_retry)
+    """When a failed request is sent again; ``None`` is ``Retry()``, except in a ``FallbackAgent`` with another healthy
+    child: there a child without a ``retry`` of its own fails at once instead of waiting."""
+
+    timeouts: Timeouts = attrs.field(default=None, validator=_timeouts, converter=_or_usual)
+    """How long the provider may take; ``None`` is ``Timeouts()``."""
+
+    max_steps: int = attrs.field(default=5, validator=_at_least_one)
+    """Requests of one answer that may end in tool calls; then comes one last request without tools. At least 1."""
+
+    max_context_tokens: int | None = attrs.field(default=None, validator=_at_least_one)
+    """Most tokens of the conversation in a request, its system prompt included; the oldest turns are left out of the
+    request, never of the conversation. Declarations of tools and the answer itself come on top. ``None``: all is
+    sent."""
+
+    count_tokens: Callable[[str], int] | None = attrs.field(default=None, validator=_counter)
+    """Tokens of a text, for ``max_context_tokens``; defaults to a cheap estimate (a token for each 4 letters)."""
+
+    run_written_calls: bool = attrs.field(default=True, validator=flag)
+    """Run a tool call that the model wrote as text, if it is complete, names a tool on offer, and no call came beside
+    it. It is never spoken, whether it is run or not."""
+
+    @property
+    def retrying(self) -> Retry:
+        """When a failed request is sent again."""
+        return _RETRY if self.retry is None else self.retry
+
+
+class ModelKeywords(AgentKeywords, total=False):
+    """The keywords of a ``ModelAgent``, and of subclasses that pass them on; see ``ModelOptions``."""
+
+    retry: Retry | None
+    timeouts: Timeouts | None
+    max_steps: int
+    max_context_tokens: int | None
+    count_tokens: Callable[[str], int] | None
+    run_written_calls: bool
