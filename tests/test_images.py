@@ -115,7 +115,13 @@ def ask(backend: Backend, maker: Callable[..., Any], **options: Any) -> tuple[An
 
     async def scenario() -> Any:
         retry = Retry(max_retries=0)
-        more = {"base_url": "http://a.test/v1", "api_key": "k", "retry": retry, "raise_on_failure": False, **options}
+        more: dict[str, Any] = {
+            "base_url": "http://a.test/v1",
+            "api_key": "k",
+            "retry": retry,
+            "raise_on_failure": False,
+            **options,
+        }
         async with server, maker(connect=server.connect, **more) as agent:
             agent.add_user_message("What is this?", images=[Image(PNG), Image(URL)])
             return await agent.answer().wait()

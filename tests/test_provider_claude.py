@@ -37,7 +37,12 @@ def talk(
     seen: list[Any] = []
 
     async def scenario() -> None:
-        more = {"base_url": "http://a.test/v1", "api_key": "test-key", "retry": Retry(max_retries=0), **options}
+        more: dict[str, Any] = {
+            "base_url": "http://a.test/v1",
+            "api_key": "test-key",
+            "retry": Retry(max_retries=0),
+            **options,
+        }
         async with server, AnthropicAgent(connect=server.connect, raise_on_failure=False, **more) as agent:
             if items:
                 agent.conversation.replace([*agent.conversation, *items])

@@ -36,7 +36,12 @@ def talk(
     seen: list[Any] = []
 
     async def scenario() -> None:
-        more = {"base_url": "http://a.test/v1beta", "api_key": "test-key", "retry": Retry(max_retries=0), **options}
+        more: dict[str, Any] = {
+            "base_url": "http://a.test/v1beta",
+            "api_key": "test-key",
+            "retry": Retry(max_retries=0),
+            **options,
+        }
         async with server, GeminiAgent(connect=server.connect, raise_on_failure=False, **more) as agent:
             if items:
                 agent.conversation.replace([*agent.conversation, *items])

@@ -24,7 +24,13 @@ PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator
 
 
 def make(maker: Callable[..., Any], server: ScriptedProvider, host: str = "a.test", **options: Any) -> Any:
-    more = {"base_url": f"http://{host}/v1", "api_key": "k", "retry": Retry(max_retries=0), "tools": [LOOK], **options}
+    more: dict[str, Any] = {
+        "base_url": f"http://{host}/v1",
+        "api_key": "k",
+        "retry": Retry(max_retries=0),
+        "tools": [LOOK],
+        **options,
+    }
     return maker(connect=server.connect, raise_on_failure=False, **more)
 
 
@@ -93,7 +99,7 @@ def test_a_call_by_another_model_is_signed_for_gemini_in_the_current_turn_only(b
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_signature_of_geminis_own_is_not_replaced(backend: Backend) -> None:
     own = {"google": {"thought_signature": "c2ln"}}
-    fragments = [
+    fragments: list[dict[str, Any]] = [
         {"index": index, "id": f"c{index}", "function": {"name": "look", "arguments": "{}"}} for index in range(2)
     ]
     fragments[0]["extra_content"] = own

@@ -38,7 +38,13 @@ def talk(
 
     async def scenario() -> tuple[str, Any]:
         retry = Retry(max_retries=0)
-        more = {"base_url": "http://a.test/v1", "api_key": "k", "tools": [book], "retry": retry, **options}
+        more: dict[str, Any] = {
+            "base_url": "http://a.test/v1",
+            "api_key": "k",
+            "tools": [book],
+            "retry": retry,
+            **options,
+        }
         async with server, maker(connect=server.connect, raise_on_failure=False, **more) as agent:
             agent.add_user_message("Hi.")
             answer = agent.answer()

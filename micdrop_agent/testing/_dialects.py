@@ -289,7 +289,7 @@ def dialect_of(path: str) -> Dialect:
 
 def may_call(body: dict[str, Any]) -> bool:
     """Whether a request offers tools, and does not forbid to call them."""
-    choice = body.get("tool_choice")
-    kind = choice.get("type") if isinstance(choice, dict) else choice
-    mode = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode")
-    return bool(body.get("tools")) and kind != "none" and mode != "NONE"
+    choice: Any = body.get("tool_choice")
+    forbids = choice in ("none", {"type": "none"})
+    mode: Any = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode")
+    return bool(body.get("tools")) and not forbids and mode != "NONE"

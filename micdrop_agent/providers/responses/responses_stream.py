@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from micdrop_agent.model.call_ids import new_call_id
 from micdrop_agent.model.protocol import PROGRESS, TEXT_DONE, Finish, Refusal
 from micdrop_agent.providers.json_text import as_dict, as_list, is_list
-from micdrop_agent.providers.requests.responses_dialect import PHASE, REASONING
 from micdrop_agent.providers.responses.function_calls import FunctionCalls
+from micdrop_agent.providers.responses.thoughts import ReplayedItems
 from micdrop_agent.providers.responses.translator import Translator, finish_reason, is_end_mark, parse_usage
 from micdrop_agent.text import ThinkFilter
 
@@ -41,14 +41,12 @@ class ResponsesTranslator(Translator):
     """
 
     __slots__ = (
-        "_attachments",
         "_calls",
         "_commentary",
+        "_kept",
         "_message",
         "_open_text",
         "_parts",
-        "_reasoning",
-        "_response",
         "_think",
     )
 
@@ -60,10 +58,7 @@ class ResponsesTranslator(Translator):
         attachments: Attachments | None = None,
     ) -> None:
         super().__init__(provider, secret)
-        self._attachments = attachments
-        self._response = 0 if attachments is None else attachments.next_response()
-        self._reasoning: dict[str, dict[str, Any] | None] = {}
-        """Encrypted thoughts by their ids; ``None`` once they went with a call."""
+        self._kept = ReplayedItems(attachments)
         self._calls = FunctionCalls(new_id)
         self._message: int | None = None
         """Output index of the message that is spoken."""
@@ -197,32 +192,17 @@ class ResponsesTranslator(Translator):
                 content = as_dict(part)
                 refusal = content.get("type") == "refusal"
                 self._say_part((index, number), content.get("refusal" if refusal else "text"), refusal=refusal)
-            self._keep_phase(item)
+            self._kept.message(item)
             if self._message == index and not any(part[0] == index for part in self._parts):
                 self._message = None  # it said nothing: the next one may
         elif item.get("type") == "function_call" and item.get("status") != "incomplete":
             self._take(self._calls.take(self._calls.whole(index, item, new=True)))
         elif item.get("type") == "reasoning":
-            self._keep_reasoning(item)
-
-    def _keep_reasoning(self, item: dict[str, Any]) -> None:
-        """Only what is encrypted can go back to a server that stores nothing; ids alone are unknown to it."""
-        if item.get("encrypted_content"):
-            self._reasoning.setdefault(str(item.get("id") or item["encrypted_content"]), item)
-
-    def _keep_phase(self, item: dict[str, Any]) -> None:
-        if self._attachments is not None and item.get("phase"):
-            for part in as_list(item.get("content")):
-                self._attachments.keep_words(_word(as_dict(part).get("text")), {PHASE: item["phase"]})
+            self._kept.reasoning(item)
 
     def _take(self, calls: list[CallReady]) -> None:
         self.events += calls
-        if self._attachments is None:
-            return
-        for call in calls:
-            thoughts = [item for item in self._reasoning.values() if item is not None]
-            self._attachments.keep(call, self._response, {REASONING: thoughts} if thoughts else {})
-            self._reasoning = dict.fromkeys(self._reasoning)
+        self._kept.calls(calls)
 
     def _arguments_delta(self, value: dict[str, Any]) -> None:
         self.events.append(PROGRESS)
@@ -254,7 +234,7 @@ class ResponsesTranslator(Translator):
             if item.get("type") == "function_call":
                 self._take(self._calls.from_summary(index, item))
             elif item.get("type") == "reasoning":
-                self._keep_reasoning(item)
+                self._kept.reasoning(item)
             elif not self.said:
                 self._item(index, item)
         self._take(self._calls.take_whole())
