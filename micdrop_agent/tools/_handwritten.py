@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.tools._json import is_list, is_object
+from micdrop_agent.tools._patterns import pattern_problem
+from micdrop_agent.tools._references import with_plain_references
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +34,7 @@ def normalize(tool_name: str, parameters: Mapping[str, Any]) -> Schema:
     """
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise TypeError(f"parameters of {tool_name} must be a dict, not {parameters!r}")
-    schema: Schema = copy.deepcopy(dict(parameters))
+    schema = _in_one_form(tool_name, copy.deepcopy(dict(parameters)))
     if any(is_list(schema.get(key)) for key in _COMBINED):
         schema = _flat(schema, _definitions(schema))
     elif not _is_object_schema(schema):
@@ -50,6 +52,31 @@ def normalize(tool_name: str, parameters: Mapping[str, Any]) -> Schema:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{tool_name}: parameters are nothing that JSON can hold: {error}") from None
     return schema
+
+
+def _in_one_form(tool_name: str, schema: Schema) -> Schema:
+    """``schema`` without what other drafts and generators say otherwise."""
+    if is_object(schema.get("properties")) or any(is_list(schema.get(key)) for key in _COMBINED):
+        try:
+            schema = with_plain_references(schema)
+        except ValueError as error:
+            raise ValueError(f"{tool_name}: {error}") from None
+    _mend(schema)
+    return schema
+
+
+def _mend(schema: Any) -> None:
+    """Write in the form of today what older drafts said otherwise (``"exclusiveMinimum": true``)."""
+    if is_list(schema):
+        for each in schema:
+            _mend(each)
+    if not is_object(schema):
+        return
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and limit in schema:
+            schema[exclusive] = schema.pop(limit)
+    for each in schema.values():
+        _mend(each)
 
 
 def _definitions(schema: Schema) -> Schema:
@@ -131,6 +158,8 @@ def _problems(schema: Any, path: str) -> Iterator[tuple[str, str]]:
     for kind in kinds if is_list(kinds) else [kinds]:
         if kind not in _TYPES:
             yield path, f"unknown type {kind!r}; known: {', '.join(sorted(_TYPES))}"
+    if (problem := pattern_problem(schema.get("pattern", ""))) is not None:
+        yield path, problem
     required = schema.get("required", [])
     if not is_list(required):
         yield path, f"required is a list of names, not {required!r}"

@@ -10,6 +10,7 @@ import attrs
 
 from micdrop_agent.tools._callables import innermost
 from micdrop_agent.tools._handwritten import normalize
+from micdrop_agent.tools._models import is_model, model_schema
 from micdrop_agent.tools._schema import SchemaBuilder
 from micdrop_agent.tools._signature import read_function, takes_value
 from micdrop_agent.tools._structure import Structurer
@@ -50,8 +51,12 @@ def plan_function(function: Callable[..., Any]) -> Plan:
     hints.forget_names()
 
     def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
-        # What was left out stays out: the function's own defaults apply.
-        return structurer.structure_fields(signature.fields, given)
+        # What was left out stays out: the function's own defaults apply, where they are its own.
+        keywords, problems = structurer.structure_fields(signature.fields, given)
+        return {
+            **{name: make() for name, make in signature.defaults.items() if name not in given},
+            **keywords,
+        }, problems
 
     def call(keywords: Any, agent: Any) -> Any:
         if signature.context is not None:
@@ -67,8 +72,10 @@ def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
     Raises:
         TypeError: ``cls`` is no attrs class, dataclass or TypedDict, or a field cannot be read.
     """
+    if is_model(cls):
+        return _plan_model(cls, function)
     if not is_class(cls):
-        raise TypeError(f"input must be an attrs class, a dataclass or a TypedDict, not {cls!r}")
+        raise TypeError(f"input must be an attrs class, a dataclass, a TypedDict or a pydantic model, not {cls!r}")
     hints = Hints.of(cls)
     builder = SchemaBuilder(hints)
     schema = builder.build(cls, cls.__name__)
@@ -82,6 +89,19 @@ def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
         return structurer.structure(cls, given)
 
     return Plan(_with_defs(schema, builder), value_of, _value_call(function), structurer.prepare)
+
+
+def _plan_model(model: type, function: Callable[..., Any] | None) -> Plan:
+    """The model writes its schema and reads its values itself."""
+    hints = Hints.of(model)
+    schema = normalize(model.__name__, model_schema(model))
+    schema.pop("description", None)
+    structurer = Structurer(hints, SchemaBuilder(hints))
+
+    def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        return structurer.structure(model, given)
+
+    return Plan(schema, value_of, _value_call(function), structurer.prepare)
 
 
 def plan_schema(name: str, parameters: Mapping[str, Any], function: Callable[..., Any] | None) -> Plan:

@@ -16,6 +16,8 @@ from micdrop_agent.errors import ToolInputError
 from micdrop_agent.tools import _docstring
 from micdrop_agent.tools._check import accepts
 from micdrop_agent.tools._json import plain
+from micdrop_agent.tools._models import is_model, model_schema
+from micdrop_agent.tools._references import moved_definitions
 from micdrop_agent.tools._types import (
     MISSING,
     enum_texts,
@@ -136,6 +138,8 @@ class SchemaBuilder:
             return _enum(hint)
         if is_class(hint):
             return self._class(hint, path)
+        if is_model(hint):
+            return self._model(hint)
         return self._collection(hint, path)
 
     def _union(self, members: tuple[Any, ...], path: str) -> Schema:
@@ -161,6 +165,15 @@ class SchemaBuilder:
         self.defs[self._shared[cls]] = schema
         return {"$ref": f"#/$defs/{self._shared[cls]}"}
 
+    def _model(self, model: type) -> Schema:
+        """A pydantic model stands in ``defs`` under its name, with what it refers to."""
+        name = self._shared.get(model)
+        if name is None:
+            name = self._shared[model] = self._name(model)
+            schema = moved_definitions(model_schema(model), self.defs)
+            self.defs[name] = schema
+        return {"$ref": f"#/$defs/{name}"}
+
     def _name(self, cls: type) -> str:
         taken = list(self._shared.values())
         return cls.__name__ if cls.__name__ not in taken else f"{cls.__name__}{len(taken) + 1}"
@@ -176,7 +189,7 @@ class SchemaBuilder:
             return {"type": "object", "additionalProperties": value or True}
         raise TypeError(
             f"{path}: {_name_of(hint)} cannot come from JSON; use str, int, float, bool, Literal, an "
-            "enum, a date, list, tuple, set, dict[str, ...], an attrs class, dataclass or TypedDict"
+            "enum, a date, list, tuple, set, dict[str, ...], an attrs class, dataclass, TypedDict or pydantic model"
         )
 
     def _tuple(self, args: tuple[Any, ...], path: str) -> Schema:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from micdrop_agent.tools._callables import innermost, name_of
+from micdrop_agent.tools._models import default_of, is_field_info
 from micdrop_agent.tools._types import Field, strip, union_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from micdrop_agent.tools._types import Hints
 
 _ROOT_PACKAGE: Final = __name__.partition(".")[0]
-_AGENT_NAME: Final = re.compile(
-    r"""["']?(?:\w+\.)*(?:Model|Chat|Openai|Mistral|Local|Fallback|Echo|Mock|Scripted)?Agent["']?(?:\s*\|\s*None)?"""
-)
+_AGENT_NAME: Final = re.compile(r"""["']?(?:Optional\[)?(?:\w+\.)*(\w+)\]?["']?(?:\s*\|\s*None)?["']?""")
 _REFUSED_KINDS: Final[dict[Any, str]] = {
     inspect.Parameter.VAR_POSITIONAL: "takes *{}",
     inspect.Parameter.VAR_KEYWORD: "takes **{}",
@@ -34,6 +34,8 @@ class Signature:
 
     fields: tuple[Field, ...]
     context: str | None
+    defaults: Mapping[str, Callable[[], Any]] = attrs.Factory(dict[str, Any])
+    """Values of those whose default the function does not have itself (pydantic's ``Field(…)``)."""
 
 
 def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
@@ -48,6 +50,7 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
     texts = _docstring.arguments(inspect.getdoc(innermost(function)))
     fields: list[Field] = []
     context: str | None = None
+    defaults: dict[str, Callable[[], Any]] = {}
     for parameter in _parameters(function):
         refused = _REFUSED_KINDS.get(parameter.kind)
         if refused is not None:
@@ -55,21 +58,27 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
                 f"{name} {refused.format(parameter.name)}: a tool needs a name and a type for every argument"
             )
         hint = _resolve(function, parameter, hints)
-        if _is_agent(hint) or _is_unannotated_agent(parameter):
+        if _is_agent(hint, parameter.name) or _is_unannotated_agent(parameter):
             context = _only_one(context, parameter.name, name)
             continue
         if parameter.annotation is inspect.Parameter.empty:
             raise TypeError(_missing_annotation(name, parameter))
-        default = parameter.default
+        default, described = parameter.default, ""
+        if is_field_info(default):
+            described = default.description or ""
+            factory = default_of(default)
+            if factory is not None:
+                defaults[parameter.name] = factory
+            default = inspect.Parameter.empty if factory is None else factory()
         required = default is inspect.Parameter.empty
         field = Field(
             key=parameter.name,
             hint=hint,
-            description=strip(hint)[1] or texts.get(parameter.name, ""),
+            description=strip(hint)[1] or described or texts.get(parameter.name, ""),
             required=required,
         )
         fields.append(field if required else attrs.evolve(field, default=default))
-    return Signature(tuple(fields), context)
+    return Signature(tuple(fields), context, defaults)
 
 
 def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[str | None, str | None, bool]:
@@ -92,7 +101,7 @@ def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[str | None,
         unread = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if unread or parameter.kind is parameter.POSITIONAL_ONLY:
             others += [] if parameter.kind is parameter.VAR_KEYWORD else [parameter]
-        elif _is_unannotated_agent(parameter) or _is_agent(_annotation(function, parameter, hints)):
+        elif _is_unannotated_agent(parameter) or _is_agent(_annotation(function, parameter, hints), parameter.name):
             context = _only_one(context, parameter.name, name_of(function))
         else:
             others.append(parameter)
@@ -128,7 +137,7 @@ def _annotation(function: Any, parameter: inspect.Parameter, hints: Hints) -> An
 
 def _resolve(function: Any, parameter: inspect.Parameter, hints: Hints) -> Any:
     hint = _annotation(function, parameter, hints)
-    if isinstance(hint, str) and not _is_agent(hint):
+    if isinstance(hint, str) and not _is_agent(hint, parameter.name):
         raise TypeError(
             f"{name_of(function)}: the type of {parameter.name}, {hint!r}, does not exist at run time; "
             "import it outside of TYPE_CHECKING"
@@ -140,10 +149,12 @@ def _is_unannotated_agent(parameter: inspect.Parameter) -> bool:
     return parameter.name == "agent" and parameter.annotation is inspect.Parameter.empty
 
 
-def _is_agent(hint: Any) -> bool:
+def _is_agent(hint: Any, name: str) -> bool:
+    """Whether the parameter ``name`` takes the agent: ``Agent``, or any class below it."""
     if isinstance(hint, str):
         # Imported for type checkers only, so its name is all there is.
-        return _AGENT_NAME.fullmatch(hint.strip()) is not None
+        match = _AGENT_NAME.fullmatch(hint.strip())
+        return match is not None and (name == "agent" or match[1].endswith("Agent") or match[1] in _agent_names())
     hint = strip(hint)[0]
     options = [each for each in union_members(hint) or (hint,) if each is not type(None)]
     if len(options) != 1 or not isinstance(options[0], type):
@@ -151,6 +162,18 @@ def _is_agent(hint: Any) -> bool:
     return any(
         cls.__name__ == "Agent" and cls.__module__.partition(".")[0] == _ROOT_PACKAGE for cls in options[0].__mro__
     )
+
+
+def _agent_names() -> set[str]:
+    """Names of all classes below ``Agent`` that exist by now."""
+    core = sys.modules.get(f"{_ROOT_PACKAGE}._core.agent")  # not imported from here: it stands on this package
+    left: list[type[Any]] = [] if core is None else [core.Agent]
+    names: set[str] = set()
+    while left:
+        cls = left.pop()
+        names.add(cls.__name__)
+        left += cls.__subclasses__()
+    return names
 
 
 def _only_one(context: str | None, name: str, function: str) -> str:

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from micdrop_agent.errors import ToolError
 from micdrop_agent.tools._check import accepts
 from micdrop_agent.tools._limits import read_date, read_datetime
+from micdrop_agent.tools._models import is_model, model_problems
 from micdrop_agent.tools._types import (
     enum_texts,
     is_class,
@@ -67,6 +69,7 @@ class Structurer:
         converter.register_structure_hook_factory(lambda hint: literal_values(hint) is not None, _literal_hook)
         converter.register_structure_hook_factory(lambda hint: union_members(hint) is not None, self._union_hook)
         converter.register_structure_hook_factory(is_class, self._class_hook)
+        converter.register_structure_hook_func(is_model, _model_hook)
         return converter
 
     def prepare(self) -> None:
@@ -126,6 +129,10 @@ class Structurer:
         return structure
 
 
+def _model_hook(value: Any, model: Any) -> Any:
+    return model.model_validate(value)
+
+
 def _as_it_is(value: Any, _: Any) -> Any:
     return value
 
@@ -170,6 +177,11 @@ def _problems(error: Exception, path: str) -> Iterator[str]:
         for inner, note in error.group_exceptions()[0]:
             index = note.index if isinstance(note.index, str) else f"[{note.index}]"
             yield from _problems(inner, f"{path}.{index}" if isinstance(note.index, str) else path + index)
+    elif found := model_problems(error):
+        for place, text in found:
+            yield f"{'.'.join(filter(None, (path, place)))}: {text}" if path or place else text
+    elif not isinstance(error, ValueError | TypeError | ToolError):
+        yield f"{path}: not accepted" if path else "not accepted"  # a program's own error: its words stay at home
     else:
         # attrs validators put the attribute, the class and the value behind their text.
         text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)

@@ -77,7 +77,7 @@ class Tool:
     """A function that the model may call.
 
     Made by ``@tool`` from a function's signature, by ``Tool(input=SomeClass, …)`` from an attrs
-    class, dataclass or TypedDict, or by ``Tool.from_schema`` from JSON Schema. Without ``input``
+    class, dataclass, TypedDict or pydantic model, or by ``Tool.from_schema`` from JSON Schema. Without ``input``
     it takes no arguments. Compared by identity.
 
     Raises:

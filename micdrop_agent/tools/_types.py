@@ -69,8 +69,10 @@ def strip(hint: Any) -> tuple[Any, str]:
 
 def _first_text(extras: list[Any]) -> str:
     for extra in extras:
-        text = extra if isinstance(extra, str) else getattr(extra, "documentation", None)
-        if isinstance(text, str):
+        # A string, typing's Doc, or pydantic's Field.
+        found = (extra, getattr(extra, "documentation", None), getattr(extra, "description", None))
+        text = next((each for each in found if isinstance(each, str)), None)
+        if text is not None:
             return text.strip()
     return ""
 
