@@ -30,6 +30,8 @@ def parse(*pieces: bytes, eof: bool = False, **limits: int) -> tuple[ResponsePar
     for piece in pieces:
         parser.feed(piece)
         body += parser.take()
+        while parser.pending:
+            body += parser.take()
     if eof:
         parser.end_of_connection()
     if parser.complete:

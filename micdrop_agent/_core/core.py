@@ -306,14 +306,15 @@ class Core:
     async def stop_resources(self) -> None:
         """Close resources; runs shielded and bounded."""
 
-    def spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run ``work`` in the agent's task group, cancelled when the agent is closed."""
+    def spawn(self, work: Callable[[], Awaitable[None]], name: str) -> bool:
+        """Run ``work`` in the agent's task group, cancelled when the agent is closed; ``False`` if it is closed already."""
         root = self.root()
         if root._tasks is None or root.state != "open":
-            return
+            return False
         scope = task_scope()
         root._background[scope] = None
         root._tasks.start_soon(root._in_background, work, scope, name=name)
+        return True
 
     def afterwards(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run ``work`` in the task of the answer that is ending, once that is done."""

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Response", "Step"]
 
-AFTER_FINISH: Final = 0.5
-"""Seconds for what a server sends after it said why it finished (usage, end mark)."""
+AFTER_FINISH: Final = 0.05
+"""Seconds for the usage that a server sends after the reason why it finished. The answer does not wait for more."""
 
 AFTER_DOUBTFUL_FINISH: Final = 2.0
 """The same when the reason came so early that more words may follow: then a pause in the words is no end."""
@@ -252,8 +252,7 @@ class Step:
                 finally:
                     streams.remove(stream)
                     if not getattr(stream, "released", False):
-                        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                            await stream.aclose()
+                        await self._close(stream)
             except ProviderError as error:
                 failed = None if self.turn.fenced else error.kind
                 raise
@@ -275,6 +274,16 @@ class Step:
                 retryable=False,
             )
 
+    async def _close(self, stream: ProviderStream) -> None:
+        """Close a response; one that has said everything is read to its end beside the answer (docs/design.md)."""
+        leave = None if self.turn.fenced else getattr(stream, "leave", None)
+        beside = None if leave is None else leave()
+        # There it is bounded by itself; the agent's end cancels it, and its connection is closed then.
+        if beside is not None and self.core.spawn(beside, "micdrop end of response"):
+            return
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            await stream.aclose()
+
     async def _read(self, stream: ProviderStream, response: Response) -> None:
         between = self.core.options.timeouts.between_chunks
         while True:
@@ -285,6 +294,8 @@ class Step:
             if useful and self.turn.root.options.buffer_size is not None:
                 await self._drain()
             if response.whole:
+                if response.usage is not None:
+                    return  # nothing that follows is of interest: the end mark is not waited for
                 self._clock.allow(AFTER_FINISH, "end mark")
             elif useful:
                 pause = between

@@ -76,4 +76,4 @@ class AnthropicAgent(HttpAgent):
         )
 
     def _make_translator(self) -> ClaudeTranslator:
-        return ClaudeTranslator(self.kind.name, self._key, attachments=self._attachments)
+        return ClaudeTranslator(self.kind.name, self._secret, attachments=self._attachments)

@@ -15,7 +15,6 @@ import attrs
 
 from micdrop_agent.options import check_flag
 from micdrop_agent.providers.http_agent import HttpAgent
-from micdrop_agent.providers.keys import find_key, has_credentials
 from micdrop_agent.providers.kinds import KINDS
 from micdrop_agent.providers.quirks import TEMPLATE_FORM, ChatQuirks, quirks_of
 from micdrop_agent.providers.requests.body import BodyBuilder
@@ -108,13 +107,8 @@ class ChatAgent(HttpAgent):
     def _known_kind(self) -> ProviderKind | None:
         return next((kind for kind in KINDS.values() if kind.base_url == self.base_url.rstrip("/")), None)
 
-    def _find_key(self, api_key: str | None) -> str | None:
-        own = self._known_kind()
-        if api_key is None and (own is None or has_credentials(self._client)):
-            return None
-        # The message names OpenAI's variable where nothing was said about the server.
-        variable = "" if own is None else own.key_variable or ""
-        return find_key(api_key, variable, provider=self.provider_name, required=self._base_url is None)
+    def _key_kind(self) -> ProviderKind | None:
+        return self._known_kind()
 
     def _make_builder(self) -> BodyBuilder:
         quirks = self.quirks if self.include_usage else attrs.evolve(self.quirks, stream_usage=False)
@@ -130,7 +124,7 @@ class ChatAgent(HttpAgent):
         else:
             think = ThinkFilter(thoughts=self.think, pass_calls=True)
         return ChatTranslator(
-            self.provider_name, self._key, think=think, quirks=self.quirks, attachments=self._attachments
+            self.provider_name, self._secret, think=think, quirks=self.quirks, attachments=self._attachments
         )
 
 

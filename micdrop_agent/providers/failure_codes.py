@@ -33,6 +33,7 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "context_window_exceeded": "context_length",
     "exceed_context_size_error": "context_length",
     "exceed_context_size": "context_length",
+    "contextwindowexceedederror": "context_length",  # LiteLLM: the name of its exception
     # A filter.
     "content_filter": "content_filter",
     "content_policy_violation": "content_filter",
@@ -40,7 +41,13 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "moderation_blocked": "content_filter",
     "data_inspection_failed": "content_filter",  # Alibaba
     "datainspectionfailed": "content_filter",
+    "contentpolicyviolationerror": "content_filter",  # LiteLLM
     # Who asks, and for what.
+    "authenticationerror": "auth",  # LiteLLM
+    "permissiondeniederror": "auth",
+    "no_db_connection": "auth",  # LiteLLM: without its database it knows no keys
+    "notfounderror": "not_found",
+    "budgetexceedederror": "quota",
     "invalid_api_key": "auth",
     "incorrect_api_key": "auth",
     "api_key_invalid": "auth",
@@ -62,6 +69,11 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
     "model_not_exist": "not_found",
     "resource_not_found_error": "not_found",
     # Too much at once.
+    "ratelimiterror": "rate_limit",  # LiteLLM
+    "serviceunavailableerror": "overloaded",
+    "internalservererror": "server",
+    "apiconnectionerror": "server",
+    "apierror": "server",
     "rate_limit_exceeded": "rate_limit",
     "rate_limit_error": "rate_limit",
     "rate_limited": "rate_limit",
@@ -102,6 +114,7 @@ KIND_OF_STATUS: Final[dict[int, FailureKind]] = {
     402: "quota",
     403: "auth",
     404: "not_found",
+    407: "auth",  # of a proxy
     408: "timeout",
     409: "server",
     425: "server",

@@ -27,10 +27,15 @@ if TYPE_CHECKING:
 
     from micdrop_agent.errors import FailureKind
 
-__all__ = ["hide_secrets", "parse_retry_after", "status_error", "stream_error"]
+__all__ = ["hide_secrets", "page_title", "parse_retry_after", "status_error", "stream_error", "without_secrets"]
 
 _MAX_MESSAGE: Final = 300
 """Characters of a provider's message that are kept: a proxy's page can be a megabyte."""
+
+_MAX_CODE: Final = 100
+_PAGE_BYTES: Final = 4096
+
+_MAX_SEARCHED: Final = 8192
 
 _MIN_SECRET: Final = 6
 """A local server's key is often one letter or "none", which would blot out half a message."""
@@ -51,6 +56,12 @@ _SECRETS: Final = re.compile(
 )
 
 
+_UNKNOWN_MODEL: Final = re.compile(r"\bInvalid model name passed in model=")
+_CLASS_NAME: Final = re.compile(r"(?:litellm\.)?([A-Z][A-Za-z]+):")
+"""LiteLLM begins its messages with the name of its exception: that is the code."""
+
+_TITLE: Final = re.compile(rb"<(title|h1)\b[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
+
 _FACTS: Final = ("code", "type", "status", "reason", "status_code", "error_code", "raw_status_code")
 
 
@@ -65,6 +76,11 @@ class _Facts:
     @property
     def code(self) -> str | None:
         return self.codes[0] if self.codes else None
+
+    @property
+    def said_kind(self) -> FailureKind | None:
+        """The kind that only the words tell: LiteLLM's proxy has no code for a model that it does not know."""
+        return "not_found" if _UNKNOWN_MODEL.search(self.message) else None
 
 
 def status_error(
@@ -85,21 +101,38 @@ def status_error(
         secret: The key in use, so that it can be cut out of an echoing message.
     """
     facts = _facts(_parse(body))
-    kind = _kind_by_codes(facts.codes, strong=True) or _status_kind(status)
-    words = _redirect(status, headers) or facts.message or ("an HTML page" if body.lstrip()[:1] == b"<" else "")
+    kind = _kind_by_codes(facts.codes, strong=True) or facts.said_kind or _status_kind(status)
+    words = _redirect(status, headers) or facts.message or page_title(body)
     said = f": {hide_secrets(words, secret)}" if words else ""
+    request_id = headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id")
     return ProviderError(
         f"{provider} answered HTTP {status} ({PLAIN[kind]}){said}",
         kind=kind,
         status=status,
-        code=facts.code,
+        code=_shown(facts.code, secret),
         retry_after=parse_retry_after(headers),
         provider=provider,
         # Our own clocks' time-outs are final (the caller has waited already); a 408 is the server's,
         # and comes when a kept-alive connection or a slow upload was given up.
         retryable=_retryable(kind) or status == _REQUEST_TIMEOUT,
-        request_id=headers.get("x-request-id") or headers.get("request-id") or headers.get("apim-request-id"),
+        request_id=_shown(request_id, secret),
     )
+
+
+def page_title(body: bytes) -> str:
+    """What an HTML page says in its title: proxies answer with pages."""
+    if body.lstrip()[:1] != b"<":
+        return ""
+    from html import unescape
+
+    found = _TITLE.search(body[:_PAGE_BYTES])
+    title = " ".join(unescape(found[2].decode("utf-8", "replace")).split()) if found else ""
+    return f"an HTML page, {title!r}" if title else "an HTML page"
+
+
+def _shown(value: str | None, secret: str | None) -> str | None:
+    """A code or an id of the server's, without a key that it repeats, and not longer than one is."""
+    return None if value is None else hide_secrets(value, secret)[:_MAX_CODE]
 
 
 def _redirect(status: int, headers: Mapping[str, str]) -> str:
@@ -122,7 +155,7 @@ def stream_error(payload: object, *, provider: str, secret: str | None = None) -
         f"{provider} reported an error in its stream ({PLAIN[kind]}): {words}",
         kind=kind,
         status=facts.status,
-        code=facts.code,
+        code=_shown(facts.code, secret),
         provider=provider,
         retryable=_retryable(kind) or kind == "timeout",
     )
@@ -191,8 +224,11 @@ def _facts(payload: object) -> _Facts:
             if number is not None:
                 status = status or number
             elif isinstance(value, str) and value and value not in {"error", "response.failed"}:
-                codes.append(value[:100])
+                codes.append(value)
     codes += _inner_codes(inner)
+    named = _CLASS_NAME.match(message)
+    if named is not None and named[1].lower() in KIND_OF_CODE:
+        codes.insert(0, named[1])
     return _Facts(message, (*codes, *codes_of_words(message)), status)
 
 
@@ -218,7 +254,7 @@ def _inner_codes(inner: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for entry in (inner.get("innererror"), inner.get("metadata"), *as_list(inner.get("details"))):
         values = [as_dict(entry).get(name) for name in ("code", "reason", "error_type")]
-        found += [value[:100] for value in values if isinstance(value, str) and value]
+        found += [value for value in values if isinstance(value, str) and value]
     return found
 
 
@@ -237,10 +273,11 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     means now. The server's own ``date`` is the clock for it: the wait is right although the
     clocks of the two machines differ.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
+    # LiteLLM's proxy passes on the headers of the server behind it under names of its own.
+    milliseconds = _number(headers.get("retry-after-ms") or headers.get("llm_provider-retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
-    value = headers.get("retry-after")
+    value = headers.get("retry-after") or headers.get("llm_provider-retry-after")
     seconds = _number(value)
     if seconds is not None:
         return max(0.0, seconds)
@@ -277,5 +314,33 @@ def hide_secrets(text: str, secret: str | None = None) -> str:
     """``text`` on one line, bounded, without what looks like a key."""
     if secret and len(secret) >= _MIN_SECRET:
         text = text.replace(secret, "***")
-    text = _SECRETS.sub("***", " ".join(text[: 4 * _MAX_MESSAGE].split()))
+    # Looked through far beyond what is kept: a key that a limit cuts in two is still one.
+    text = _SECRETS.sub("***", " ".join(text[:_MAX_SEARCHED].split()))
     return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
+
+
+def without_secrets(error: ProviderError, secret: str | None) -> ProviderError:
+    """``error``, or one like it without its causes, if it or a cause of it shows a key.
+
+    What a client's own errors quote (a header that it cannot send, a line that it cannot read) is told
+    with them, and a report shows the causes too.
+    """
+    each: BaseException | None = error
+    clean = True
+    while each is not None and clean:
+        text = str(each)
+        clean = not (secret and len(secret) >= _MIN_SECRET and secret in text) and not _SECRETS.search(text)
+        each = each.__cause__ or each.__context__
+    if clean:
+        return error
+    return ProviderError(
+        hide_secrets(str(error), secret),
+        kind=error.kind,
+        status=error.status,
+        code=_shown(error.code, secret),
+        retry_after=error.retry_after,
+        provider=error.provider,
+        text_sent=error.text_sent,
+        retryable=error.retryable,
+        request_id=_shown(error.request_id, secret),
+    )

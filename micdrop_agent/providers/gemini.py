@@ -56,4 +56,4 @@ class GeminiAgent(HttpAgent):
         return GeminiBuilder(GeminiDialect(self._attachments, sign_foreign=sign_foreign), self.settings)
 
     def _make_translator(self) -> GeminiTranslator:
-        return GeminiTranslator(self.kind.name, self._key, attachments=self._attachments)
+        return GeminiTranslator(self.kind.name, self._secret, attachments=self._attachments)

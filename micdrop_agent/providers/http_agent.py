@@ -10,9 +10,9 @@ from micdrop_agent.model.options import ModelKeywords
 from micdrop_agent.options import check_text
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.http_provider import HttpProvider
-from micdrop_agent.providers.keys import find_key, has_credentials
+from micdrop_agent.providers.keys import credential_of, find_key, has_credentials
 from micdrop_agent.providers.requests.body import check_settings
-from micdrop_agent.transport import check_client, open_transport
+from micdrop_agent.transport import check_client, check_environment, check_server, open_transport
 from micdrop_agent.transport.request_head import Headers
 from micdrop_agent.transport.url import BaseUrl
 
@@ -46,11 +46,13 @@ class HttpAgent(ModelAgent):
 
     Args:
         model: Name of the model; the provider's usual one by default.
-        api_key: The key; from the environment by default. Never logged or shown.
+        api_key: The key. Defaults to the provider's environment variable, which is read only when the
+            provider itself is asked: no other server gets it, and none needs a key. Never logged or shown.
         client: A client of your own in place of ours: an ``openai.AsyncOpenAI`` or
             ``AsyncAzureOpenAI`` (which also brings key and URL), an ``httpx2.AsyncClient`` or an
             ``httpx.AsyncClient``. It may be shared by many agents, and is never closed by them.
-        base_url: URL of the server, up to and including its version (``…/v1``).
+        base_url: URL of the server, up to and including its version (``…/v1``). Defaults to the URL that
+            ``client`` was made for, then to the provider itself.
         settings: Members merged last into the body of each request, as the provider's API names
             them. A ``tool_choice`` that forces a call holds for the first request of an answer;
             ``tools`` of the server's own stand beside the agent's tools.
@@ -61,10 +63,11 @@ class HttpAgent(ModelAgent):
     Raises:
         ProviderError: No key was given and the environment has none (kind ``auth``).
         TypeError: An option has the wrong type; the message names it.
-        ValueError: An option is out of range, or ``settings`` holds what the agent makes itself.
+        ValueError: An option is out of range, ``settings`` holds what the agent makes itself, ``base_url``
+            differs from that of ``client``, or the environment names a proxy or certificates that cannot work.
     """
 
-    __slots__ = ("_attachments", "_base_url", "_client", "_connect", "_key", "model", "settings")
+    __slots__ = ("_attachments", "_base_url", "_client", "_connect", "_key", "_secret", "model", "settings")
 
     takes_images: ClassVar[bool] = True
     kind: ClassVar[ProviderKind]
@@ -85,20 +88,22 @@ class HttpAgent(ModelAgent):
             check_text("model", model, empty=False)
         if base_url is not None:
             check_text("base_url", base_url, empty=False)
-            BaseUrl.parse(base_url)  # refuses what is not a URL, before the first call does
         self.model: str = self.kind.model if model is None else model
         check_client(client)
         self.settings: dict[str, Any] = check_settings(settings)
         self._client = client
-        self._base_url = base_url
+        self._base_url = check_server(base_url, client)
         self._connect = connect
         self._attachments = Attachments()
+        if client is None and connect is None:
+            check_environment(self.base_url)
         self._key = self._find_key(api_key)
+        self._secret = credential_of(client) if self._key is None else self._key
         super().__init__(**options)
 
     @property
     def base_url(self) -> str:
-        """URL of the server that is asked; not used with an SDK's ``client``."""
+        """URL of the server that is asked: the option, that of the ``client``, or the provider's own."""
         return (self.kind.base_url or "") if self._base_url is None else self._base_url
 
     @property
@@ -106,10 +111,19 @@ class HttpAgent(ModelAgent):
         """Name of the provider in errors, logs and traces."""
         return self.kind.name
 
+    def _key_kind(self) -> ProviderKind | None:
+        """The kind whose key may be sent to this server; ``None`` for any other server."""
+        home = self.kind.base_url
+        same = home is not None and BaseUrl.parse(self.base_url).origin == BaseUrl.parse(home).origin
+        return self.kind if same else None
+
     def _find_key(self, api_key: str | None) -> str | None:
-        if api_key is None and has_credentials(self._client):
+        """The key to send. One from the environment goes to its own provider, and to nobody else."""
+        own = self._key_kind()
+        if api_key is None and (has_credentials(self._client) or own is None):
             return None
-        return find_key(api_key, self.kind.key_variable or "", provider=self.provider_name)
+        variable = "" if own is None else own.key_variable or ""
+        return find_key(api_key, variable, provider=self.provider_name, required=own is not None)
 
     def _headers(self) -> Mapping[str, str]:
         """Headers of every request."""
@@ -129,7 +143,7 @@ class HttpAgent(ModelAgent):
             builder=self._make_builder(),
             translator=self._make_translator,
             headers=Headers(**self._headers()),
-            secret=self._key,
+            secret=self._secret,
         )
 
     def _path(self) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio
 import attrs
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.providers.failures import status_error
+from micdrop_agent.providers.failures import status_error, without_secrets
+from micdrop_agent.providers.json_text import is_json
 from micdrop_agent.providers.responses.http_stream import HttpStream
 
 if TYPE_CHECKING:
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Builder", "HttpProvider"]
 
-_ERROR_BODY_S: Final = 1.0
-"""Longest wait for the body of an error: the status alone says most, and the caller waits."""
+_ERROR_BODY_S: Final = 0.25
+"""Longest wait for the body of an error that can say more than its status: 429 for an empty account."""
+
+_SERVER_ERROR_BODY_S: Final = 0.02
+"""The same for a status of 500 and more: another server is asked, whatever the body says."""
+
+_SERVER_ERRORS: Final = 500
 
 _GOOD: Final = range(200, 300)
 
@@ -58,25 +63,32 @@ class HttpProvider:
 
     async def open(self, request: Request) -> ProviderStream:
         """See ``Provider.open``."""
+        body = self.builder.build(request)
         made: list[Translator] = []
-        try:
-            body = self.builder.build(request)
-            # The translator is not needed before the response is there, and made while the server thinks.
-            response = await self.transport.post(self.path, self.headers, body, lambda: made.append(self.translator()))
-        except ProviderError as error:
-            error.provider = error.provider or self.name
-            raise
+        response = await self._post(body, lambda: made.append(self.translator()))
         if response.status in _GOOD:
-            return HttpStream(response, made[-1] if made else self.translator(), self.name)
+            return HttpStream(response, made[-1] if made else self.translator(), self.name, self.secret)
         raise await self._refused(response)
 
-    async def _refused(self, response: Response) -> ProviderError:
-        body = b""
+    async def _post(self, body: bytes, meanwhile: Callable[[], None]) -> Response:
         try:
-            with anyio.move_on_after(_ERROR_BODY_S):
-                body = await response.read()
+            # The translator is not needed before the response is there, and made while the server thinks.
+            return await self.transport.post(self.path, self.headers, body, meanwhile)
+        except ProviderError as error:
+            error.provider = error.provider or self.name
+            failure = without_secrets(error, self.secret)
+            if failure is error:
+                del failure  # this frame would hold what holds it
+                raise
+        raise failure  # outside of the handler: the error that shows a key is not its context either
+
+    async def _refused(self, response: Response) -> ProviderError:
+        within = _ERROR_BODY_S if response.status < _SERVER_ERRORS else _SERVER_ERROR_BODY_S
+        try:
+            # An error that is complete is not waited on, though its body stays open.
+            body = await response.read(within=within, until=is_json)
         finally:
-            await response.aclose()
+            await response.aclose()  # noqa: ASYNC102 - it shields and bounds itself
         return status_error(response.status, response.headers, body, provider=self.name, secret=self.secret)
 
     async def prewarm(self) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "encode_loosely",
     "encode_text",
     "is_dict",
+    "is_json",
     "is_list",
     "normal_arguments",
     "normal_name",
@@ -73,6 +74,17 @@ def decode(data: bytes) -> object:
     if end != len(text):
         raise ValueError("more than one JSON value")
     return cast("object", value)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether ``data`` is one complete JSON object or array."""
+    if not data.rstrip().endswith((b"}", b"]")):
+        return False
+    try:
+        decode(data)
+    except ValueError:
+        return False
+    return True
 
 
 def whole_letters(text: str) -> str:

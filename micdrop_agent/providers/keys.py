@@ -12,7 +12,7 @@ from micdrop_agent.options import check_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["find_key", "has_credentials"]
+__all__ = ["credential_of", "find_key", "has_credentials"]
 
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
 
@@ -49,11 +49,27 @@ def check_text_hidden(value: object) -> None:
     check_text("api_key", value)
 
 
+_CREDENTIAL_HEADERS: Final = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+
+
+def credential_of(client: Any) -> str | None:
+    """The key or token that a client of the user's own sends, if it can be seen: to keep it out of messages."""
+    key = getattr(client, "api_key", None)
+    if isinstance(key, str) and key:
+        return key
+    headers: Any = getattr(client, "headers", None)
+    for name in _CREDENTIAL_HEADERS:
+        value = headers.get(name) if callable(getattr(headers, "get", None)) else None
+        if isinstance(value, str) and value:
+            return value.rpartition(" ")[2]
+    return None
+
+
 def has_credentials(client: Any) -> bool:
     """Whether a client of the user's own brings its credentials along."""
     if client is None:
         return False
     if callable(getattr(client, "build_request", None)) and callable(getattr(client, "send", None)):
         headers: Mapping[str, str] = getattr(client, "headers", {})
-        return "authorization" in headers or "api-key" in headers or getattr(client, "auth", None) is not None
+        return any(name in headers for name in _CREDENTIAL_HEADERS) or getattr(client, "auth", None) is not None
     return True  # an SDK client was made with a key or a token of its own

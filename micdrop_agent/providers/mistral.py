@@ -44,4 +44,4 @@ class MistralAgent(HttpAgent):
     def _make_translator(self) -> ChatTranslator:
         from micdrop_agent.text import ThinkFilter
 
-        return ChatTranslator(self.kind.name, self._key, think=ThinkFilter(pass_calls=True), quirks=MISTRAL)
+        return ChatTranslator(self.kind.name, self._secret, think=ThinkFilter(pass_calls=True), quirks=MISTRAL)

@@ -60,4 +60,4 @@ class OpenaiAgent(HttpAgent):
         )
 
     def _make_translator(self) -> ResponsesTranslator:
-        return ResponsesTranslator(self.kind.name, self._key, attachments=self._attachments)
+        return ResponsesTranslator(self.kind.name, self._secret, attachments=self._attachments)

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from micdrop_agent.transport.base import ConnectFn, Response, Transport
-from micdrop_agent.transport.choose import check_client, open_transport
+from micdrop_agent.transport.choose import check_client, check_environment, check_server, open_transport
 from micdrop_agent.transport.client_transport import ClientTransport
 from micdrop_agent.transport.direct import DirectTransport
 from micdrop_agent.transport.sdk_transport import SdkTransport
@@ -25,5 +25,7 @@ __all__ = [
     "SdkTransport",
     "Transport",
     "check_client",
+    "check_environment",
+    "check_server",
     "open_transport",
 ]

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from micdrop_agent.errors import ProviderError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-__all__ = ["CLOSE_TIMEOUT_S", "MAX_ERROR_BYTES", "ConnectFn", "Response", "Transport"]
+__all__ = ["CLOSE_TIMEOUT_S", "MAX_ERROR_BYTES", "ConnectFn", "ReadResponse", "Response", "Transport"]
 
 ConnectFn: TypeAlias = "Callable[[str, int, bool], Awaitable[ByteStream]]"
 """Opens a connection: host, port, whether to speak TLS. Tests hand in streams in memory."""
@@ -29,6 +30,9 @@ CLOSE_TIMEOUT_S: Final = 0.5
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 """How much of an error's body is read: more than any provider's JSON, less than a hurtful page."""
+
+_READ_BYTES: Final = 64 * 1024
+"""Most bytes that one read hands out."""
 
 _DRAIN_TIMEOUT_S: Final = 0.25
 _DRAIN_BYTES: Final = 64 * 1024
@@ -75,7 +79,13 @@ class Response(ABC):
         ``aclose()`` is still needed. A response that was read to its end is left alone.
         """
 
-    async def read(self, limit: int = MAX_ERROR_BYTES, *, within: float | None = None) -> bytes:
+    async def read(
+        self,
+        limit: int = MAX_ERROR_BYTES,
+        *,
+        within: float | None = None,
+        until: Callable[[bytes], bool] | None = None,
+    ) -> bytes:
         """The rest of the body, at most ``limit`` bytes of it (for the body of an error).
 
         What cannot be read any more is left out: an error whose body is cut, or does not end, is
@@ -84,6 +94,7 @@ class Response(ABC):
         Args:
             limit: Most bytes.
             within: Most seconds; None is no limit.
+            until: Whether what came is enough, so that the body's end is not waited for.
         """
         parts: list[bytes] = []
         size = 0
@@ -95,13 +106,18 @@ class Response(ABC):
                     break
                 parts.append(part)
                 size += len(part)
+                if until is not None and until(b"".join(parts)):
+                    break
         return b"".join(parts)[:limit]
+
+    def expect_end(self) -> None:  # noqa: B027 - a hint, which not every transport needs
+        """The body is about to be drained beside other work: a request may wait a moment for this connection."""
 
     async def drain(self) -> bool:
         """Read what follows a stream's end mark, so that the connection can be used again.
 
-        Mostly the body's end came along with the mark, and nothing is waited for. Else the wait
-        is a short one (0.25 s): a connection is worth less than a caller's time.
+        Mostly the body's end came along with the mark. Else it is waited for a short time (0.25 s), beside
+        the answer: nobody but the next request needs the connection.
 
         Returns:
             Whether the body is at its end.
@@ -122,6 +138,39 @@ class Response(ABC):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+
+class ReadResponse(Response):
+    """A response whose body somebody else has read already.
+
+    Args:
+        status: HTTP status.
+        headers: Names in lower case.
+        body: All of it, decoded.
+    """
+
+    __slots__ = ("_body",)
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = memoryview(body)
+
+    async def receive(self) -> bytes:
+        """The next part of the body."""
+        await anyio.lowlevel.checkpoint()
+        part, self._body = bytes(self._body[:_READ_BYTES]), self._body[_READ_BYTES:]
+        if not part:
+            raise anyio.EndOfStream
+        return part
+
+    @property
+    def released(self) -> bool:
+        """Nothing is open."""
+        return True
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
 class Transport(Protocol):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.transport.client_transport import ClientTransport
@@ -13,7 +15,7 @@ from micdrop_agent.transport.url import BaseUrl, proxy_for
 if TYPE_CHECKING:
     from micdrop_agent.transport.base import ConnectFn, Transport
 
-__all__ = ["check_client", "open_transport"]
+__all__ = ["check_client", "check_environment", "check_server", "open_transport"]
 
 
 def open_transport(
@@ -45,6 +47,61 @@ def open_transport(
     if proxy is None:
         return DirectTransport(base_url, connect=connect, connect_timeout=connect_timeout, keepalive=keepalive)
     return _through_proxy(base_url, proxy, connect_timeout, keepalive)
+
+
+def check_server(base_url: str | None, client: Any) -> str | None:
+    """The URL of the server that is asked: the option, or the one that the client was made for.
+
+    Raises:
+        ValueError: They differ, or one is not a URL: a key would go where it was not given for.
+    """
+    option = None if base_url is None else BaseUrl.parse(base_url)
+    own = str(getattr(client, "base_url", "") or "").rstrip("/")
+    if not own:
+        return base_url
+    url = BaseUrl.parse(own)
+    if option is None:
+        return own
+    # Azure's client has a path of its own below its endpoint.
+    same = option.origin == url.origin if _is_azure(client) else option.same_as(url)
+    if not same:
+        raise ValueError(
+            f"base_url is {option}, but the client given as client= was made for {url}; leave one of them out"
+        )
+    return base_url
+
+
+def check_environment(base_url: str) -> None:
+    """Refuse proxies and certificates of the environment that cannot work, before the first call does.
+
+    Raises:
+        ValueError: The message names the variable.
+    """
+    url = BaseUrl.parse(base_url)
+    proxy = proxy_for(url)
+    if proxy is not None:
+        _check_socks(proxy)
+    if url.tls or (proxy is not None and proxy.startswith("https:")):
+        _check_certificates()
+
+
+def _check_certificates() -> None:
+    for name, exists in (("SSL_CERT_FILE", Path.is_file), ("SSL_CERT_DIR", Path.is_dir)):
+        place = os.environ.get(name)
+        if place and not exists(Path(place)):
+            raise ValueError(f"the environment variable {name} names {place!r}, which does not exist")
+
+
+def _check_socks(proxy: str) -> None:
+    from importlib.util import find_spec
+
+    if proxy.startswith("socks") and find_spec("socksio") is None:
+        raise ValueError("the environment names a SOCKS proxy, which needs `pip install 'httpx2[socks]'`")
+
+
+def _is_azure(client: Any) -> bool:
+    openai: Any = sys.modules.get("openai")
+    return openai is not None and isinstance(client, openai.AsyncAzureOpenAI)
 
 
 def check_client(client: Any) -> None:
@@ -82,11 +139,9 @@ def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, kee
 
     from micdrop_agent.transport.tls import make_default_context
 
+    _check_socks(proxy)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2, keepalive_expiry=keepalive)
-    try:
-        # The proxy was chosen by us, and so are the trusted certificates, which the environment may
-        # name; credentials of a .netrc file are no business of a provider.
-        client = httpx2.AsyncClient(proxy=proxy, trust_env=False, verify=make_default_context(), limits=limits)
-    except ImportError as error:
-        raise ValueError("a SOCKS proxy needs `pip install httpx2[socks]`") from error
+    # The proxy was chosen by us, and so are the trusted certificates, which the environment may
+    # name; credentials of a .netrc file are no business of a provider.
+    client = httpx2.AsyncClient(proxy=proxy, trust_env=False, verify=make_default_context(), limits=limits)
     return ClientTransport(client, base_url, connect_timeout=connect_timeout, owned=True)

@@ -171,7 +171,13 @@ async def open_connection(connect: ConnectFn, host: str, port: int, *, tls: bool
             stream = await connect(host, port, tls)
     except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError) as error:
         # ssl.SSLError is an OSError; socket.gaierror too.
-        raise ProviderError(f"cannot connect to {_show(host, port)}: {_reason(error)}", kind="connection") from error
+        advice = _tls_advice(error) if tls else ""
+        raise ProviderError(
+            f"cannot connect to {_show(host, port)}: {_reason(error)}{advice}",
+            kind="connection",
+            # A certificate that is not trusted now will not be in a second either.
+            retryable=False if advice else None,
+        ) from error
     if stream is None:
         raise ProviderError(f"no connection to {_show(host, port)} within {within} s", kind="timeout")
     return Connection(stream, tls=tls)
@@ -179,6 +185,18 @@ async def open_connection(connect: ConnectFn, host: str, port: int, *, tls: bool
 
 def _show(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tls_advice(error: BaseException | None) -> str:
+    import ssl
+
+    from micdrop_agent.transport.tls import advice_for
+
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return advice_for(error)
+        error = error.__cause__
+    return ""
 
 
 def _reason(error: BaseException) -> str:

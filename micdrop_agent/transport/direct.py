@@ -10,9 +10,10 @@ opened when two answers overlap for a moment.
 Invariants, pinned in tests/test_http_direct.py and tests/test_http_cancel.py:
 
 1. A cancellation at any await closes the connection that was in use; nothing else is affected.
-2. A connection is used again only if its last response was read to the end and nothing followed it.
-3. A kept connection that turns out dead before the first byte of a response costs one retry on a new
-   connection, at once; a new connection is never retried.
+2. A connection is used again only if its last request was sent whole, and the response to it was read to the
+   end and nothing followed it.
+3. A kept connection that turns out dead before the first byte of a response, or expired, costs one retry on
+   a new connection, at once; a new connection is never retried.
 4. After ``aclose()`` no connection is open.
 """
 
@@ -27,6 +28,8 @@ from micdrop_agent._event_loop import running_loop
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.transport.connection import connect_direct, open_connection
 from micdrop_agent.transport.direct_response import DirectResponse, read_more
+from micdrop_agent.transport.direct_send import SENT_FIRST_BYTES, response_refuses, send_request, send_while_reading
+from micdrop_agent.transport.draining import Draining
 from micdrop_agent.transport.parser import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, ResponseParser
 from micdrop_agent.transport.request_head import RequestBytes, RequestHead
 from micdrop_agent.transport.url import BaseUrl
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["DirectTransport"]
 
 _MAX_IDLE: Final = 2
+
+EXPIRED: Final = 408
+"""Status with which proxies close an idle connection (HAProxy); on a new one it is the server's answer."""
 
 
 class DirectTransport:
@@ -76,6 +82,7 @@ class DirectTransport:
         "_tls_context",
         "_url",
         "_warming",
+        "draining",
     )
 
     def __init__(
@@ -101,6 +108,7 @@ class DirectTransport:
         self._live: list[Connection] = []
         self._warming: anyio.Event | None = None
         """Set once the connection that is being opened ahead is there, or failed."""
+        self.draining = Draining()
         self._closed = False
         self._loop: object = None
         self._now: Callable[[], float] = anyio.current_time
@@ -142,6 +150,9 @@ class DirectTransport:
         self._check_usable()
         request = RequestBytes(self._head.make(path, headers, len(body)) + body)
         connection = await self._take_idle()
+        if connection is None and self.draining.active:
+            await self.draining.wait_a_moment()
+            connection = await self._take_idle()
         if connection is None and self._warming is not None:
             # Its handshake began earlier than one that we would begin now.
             await self._warming.wait()
@@ -149,11 +160,16 @@ class DirectTransport:
         if connection is not None:
             parser = self._new_parser()
             try:
-                return await self._exchange(connection, parser, request, meanwhile)
+                response = await self._exchange(connection, parser, request, meanwhile)
             except ProviderError:
                 if parser.started or self._closed:
                     raise
-            # The server had closed the connection while it was idle: no fault of this request.
+                # The server had closed the connection while it was idle: no fault of this request.
+            else:
+                if response.status != EXPIRED:
+                    return response
+                # So a proxy says, to whatever comes next, that the idle connection has expired.
+                await response.aclose()
         return await self._exchange(await self._open(), self._new_parser(), request, meanwhile)
 
     async def aclose(self) -> None:
@@ -230,13 +246,12 @@ class DirectTransport:
         """Send the request and read until the head of the response is there."""
         self._live.append(connection)
         try:
-            try:
-                await connection.stream.send(request)
-            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                # A server may refuse a large body and close before it has read it all: its answer
-                # is then waiting here. If there is none, reading says so.
-                connection.broken = True
-            parser.begin()
+            if len(request) > SENT_FIRST_BYTES:
+                await send_while_reading(connection, parser, request)
+            else:
+                await send_request(connection, request)
+            if not parser.started:
+                parser.begin()
             if meanwhile is not None:
                 meanwhile()
             while not parser.head_complete:
@@ -245,6 +260,8 @@ class DirectTransport:
             parser.detach()
             await self.discard(connection)  # noqa: ASYNC102 - it shields and bounds itself
             raise
+        if len(request) > SENT_FIRST_BYTES and response_refuses(parser):
+            connection.broken = True  # the server may not have read what both systems took
         return DirectResponse(self, connection, parser)
 
     def take_back(self, connection: Connection) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.transport.base import Response
@@ -41,7 +42,7 @@ async def read_more(connection: Connection, parser: ResponseParser) -> bool:
 class DirectResponse(Response):
     """A response of ``DirectTransport``; its connection is free as soon as the body's end was read."""
 
-    __slots__ = ("_connection", "_failure", "_parser", "_transport")
+    __slots__ = ("_begun", "_connection", "_failure", "_parser", "_transport")
 
     def __init__(self, transport: DirectTransport, connection: Connection, parser: ResponseParser) -> None:
         self.status = parser.status
@@ -49,30 +50,39 @@ class DirectResponse(Response):
         self._transport = transport
         self._connection: Connection | None = connection
         self._parser = parser
+        self._begun: anyio.Event | None = None
         self._failure: tuple[str, FailureKind] | None = None
         if parser.complete:
             self._finish(connection)
 
     async def receive(self) -> bytes:
         """See ``Response.receive``."""
-        parser = self._parser
         if self._failure is not None:
             raise ProviderError(self._failure[0], kind=self._failure[1])
         try:
-            while True:
-                data = parser.take()
-                if data:
-                    return data
-                if parser.complete:
-                    parser.check_end()
-                    raise anyio.EndOfStream
-                connection = self._in_use()
-                if await read_more(connection, parser):
-                    self._finish(connection)
+            return await self._next(self._parser)
         except ProviderError as error:
             # Not the error itself: its traceback holds this response, and that would be a cycle.
             self._failure = str(error), error.kind
             raise
+
+    async def _next(self, parser: ResponseParser) -> bytes:
+        while True:
+            while parser.pending:  # of a coded body, what was read unpacks to more than one slice
+                await anyio.lowlevel.checkpoint()
+                data = parser.take()
+                if data:
+                    return data
+            data = parser.take()
+            if data:
+                return data
+            if parser.complete and not parser.pending:
+                parser.check_end()
+                raise anyio.EndOfStream
+            if not parser.complete:
+                connection = self._in_use()
+                if await read_more(connection, parser):
+                    self._finish(connection)
 
     def _in_use(self) -> Connection:
         if self._connection is None:
@@ -87,6 +97,10 @@ class DirectResponse(Response):
             if self._transport.take_back(connection):
                 self._connection = None
 
+    def expect_end(self) -> None:
+        """See ``Response.expect_end``."""
+        self._begun = self._transport.draining.begin()
+
     @property
     def released(self) -> bool:
         """See ``Response.released``."""
@@ -99,6 +113,8 @@ class DirectResponse(Response):
 
     async def aclose(self) -> None:
         """See ``Response.aclose``."""
+        if self._begun is not None:
+            self._transport.draining.end(self._begun)
         connection, self._connection = self._connection, None
         self._parser.detach()
         if connection is not None:

@@ -26,6 +26,9 @@ __all__ = ["MAX_HEAD_BYTES", "MAX_RESPONSE_BYTES", "ResponseParser"]
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Longest head, interim responses included; servers themselves refuse heads beyond 8 to 32 KiB."""
 
+MAX_HEADERS: Final = 512
+"""Most header lines; servers themselves refuse more than 100."""
+
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """Largest response on the wire, and unpacked. One token in an event of 300 bytes makes 200,000 tokens."""
 
@@ -44,6 +47,7 @@ class ResponseParser:
     __slots__ = (
         "_decoder",
         "_excess",
+        "_header_lines",
         "_keep_alive",
         "_max_head_bytes",
         "_max_response_bytes",
@@ -65,6 +69,7 @@ class ResponseParser:
         self._until_close = False
         self._excess = False
         self._keep_alive = False
+        self._header_lines = 0
         self._decoder: Decoder | None = None
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -107,29 +112,39 @@ class ResponseParser:
         except httptools.HttpParserError as error:
             # What follows a complete response is not looked at; the connection is not used again.
             if not self.complete:
-                raise ProviderError(f"the server does not speak HTTP/1.1: {error}", kind="connection") from None
+                raise _not_http(data, error) from None
             self._excess = True
         if not had_head:
             self._check_head()
 
     def _check_head(self) -> None:
+        if self._header_lines > MAX_HEADERS:
+            raise ProviderError(f"the server sends more than {MAX_HEADERS} headers", kind="protocol")
         if self.head_complete:
             self._decoder = decoder_for(self.headers, self._max_response_bytes)
         elif self._received > self._max_head_bytes:
             raise _too_large("the head of its response", self._max_head_bytes)
 
     def take(self) -> bytes:
-        """The body bytes that are here, decoded, and forget them.
+        """The body bytes that are here, decoded, and forget them; of a coded body the next slice.
 
         Raises:
             ProviderError: The encoding is damaged or unpacks to too much (``protocol``).
         """
-        pieces = self.pieces
-        if not pieces:
-            return b""
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        return data if self._decoder is None else self._decoder.feed(data)
+        pieces, decoder = self.pieces, self._decoder
+        data = b""
+        if pieces:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
+        if decoder is None:
+            return data
+        decoder.feed(data)
+        return decoder.take()
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``take()`` has more to give, of what came already."""
+        return self._decoder is not None and self._decoder.pending
 
     def check_end(self) -> None:
         """The body is complete and was taken: was it whole?
@@ -175,6 +190,9 @@ class ResponseParser:
         """One header, or a trailer (ignored)."""
         if self.head_complete:
             return
+        self._header_lines += 1
+        if self._header_lines > MAX_HEADERS:
+            return  # refused as soon as this read is done: the parser reports no error of ours as itself
         key = sys.intern(name.decode("latin-1").lower())  # a thousand responses share the names of their headers
         text = value.decode("latin-1")
         known = self.headers.get(key)
@@ -204,6 +222,15 @@ class ResponseParser:
             self._keep_alive = self._parser.should_keep_alive()
             # The parser goes on appending to the old list; what follows the end is not the body.
             self.pieces = self.pieces.copy()
+
+
+_TLS_ALERT: Final = b"\x15\x03"
+
+
+def _not_http(data: bytes, error: Exception) -> ProviderError:
+    if data.startswith(_TLS_ALERT):
+        return ProviderError("the server speaks TLS: base_url has to begin with https://", kind="protocol")
+    return ProviderError(f"the server does not speak HTTP/1.1: {error}", kind="connection")
 
 
 def _truncated() -> ProviderError:

@@ -5,10 +5,33 @@ from __future__ import annotations
 import os
 import ssl
 import sys
+from typing import Final
 
 import anyio.to_thread
 
-__all__ = ["default_context", "make_default_context"]
+from micdrop_agent.errors import ProviderError
+
+__all__ = ["advice_for", "default_context", "make_default_context"]
+
+_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+_NOT_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"}
+)
+"""OpenSSL's words for bytes that are not TLS."""
+
+
+def advice_for(error: ssl.SSLError) -> str:
+    """What to do about a TLS error that the next try will meet again; empty for any other."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            "; if the server is the right one, name the certificate of its authority in SSL_CERT_FILE, "
+            "or pass a client= of your own"
+        )
+    if error.reason in _NOT_TLS:
+        return "; the server does not speak TLS at this port: base_url may have to begin with http://"
+    return ""
+
 
 _context: ssl.SSLContext | None = None
 
@@ -35,7 +58,13 @@ def _from_system() -> ssl.SSLContext:
     """The system's trusted certificates, or those of ``SSL_CERT_FILE`` / ``SSL_CERT_DIR``."""
     file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file or directory:
-        return ssl.create_default_context(cafile=file or None, capath=directory or None)
+        try:
+            return ssl.create_default_context(cafile=file or None, capath=directory or None)
+        except OSError as error:
+            named = " and ".join(name for name in _VARIABLES if os.environ.get(name))
+            raise ProviderError(
+                f"the certificates that {named} names cannot be loaded: {error}", kind="connection", retryable=False
+            ) from error
     if sys.platform in {"darwin", "win32"}:  # pragma: no cover
         try:
             # OpenSSL cannot read the stores of these systems; httpx2 brings what can.

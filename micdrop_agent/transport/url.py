@@ -18,6 +18,7 @@ __all__ = ["BaseUrl", "proxy_for"]
 _NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f]")
 _MAX_LABEL: Final = 63
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -84,6 +85,15 @@ class BaseUrl:
         target = (self.prefix + path) or "/"
         return f"{target}?{queries}" if queries else target
 
+    @property
+    def origin(self) -> tuple[bool, str, int]:
+        """Whether it speaks TLS, its host, and its port: where a key may go."""
+        return self.tls, self.host.lower().rstrip("."), self.port
+
+    def same_as(self, other: BaseUrl) -> bool:
+        """Whether requests to both go to the same place."""
+        return (self.origin, self.prefix, self.query) == (other.origin, other.prefix, other.query)
+
     def __str__(self) -> str:
         """The URL without credentials and query."""
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
@@ -116,13 +126,35 @@ def proxy_for(url: BaseUrl, environ: Mapping[str, str] | None = None) -> str | N
 
     Reads ``HTTPS_PROXY`` or ``HTTP_PROXY`` (by the scheme), ``ALL_PROXY`` and ``NO_PROXY``, in lower
     case too, lower case first, as other clients do.
+
+    Raises:
+        ValueError: What it names cannot be a proxy. The message names the variable, and hides its value,
+            which may hold a password.
     """
     env = os.environ if environ is None else environ
-    scheme = "https" if url.tls else "http"
-    proxy = _lookup(env, f"{scheme}_proxy") or _lookup(env, "all_proxy")
-    if not proxy or _bypassed(url, _lookup(env, "no_proxy")):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    for name in ("https_proxy" if url.tls else "http_proxy", "all_proxy"):
+        proxy = _lookup(env, name)
+        if proxy:
+            if _bypassed(url, _lookup(env, "no_proxy")):
+                return None
+            proxy = proxy if "://" in proxy else f"http://{proxy}"
+            _check_proxy(name.upper(), proxy)
+            return proxy
+    return None
+
+
+def _check_proxy(variable: str, proxy: str) -> None:
+    what = f"the environment variable {variable}"
+    try:
+        parts = urlsplit(proxy)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise ValueError(f"{what} is not the URL of a proxy: {error}") from None
+    if parts.scheme not in _PROXY_SCHEMES:
+        known = ", ".join(_PROXY_SCHEMES)
+        raise ValueError(f"{what} names a proxy with the scheme {parts.scheme!r}; known are {known}")
+    if not host or port == 0:
+        raise ValueError(f"{what} names a proxy without {'a host' if not host else 'a port that can be used'}")
 
 
 def _lookup(env: Mapping[str, str], name: str) -> str:

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from micdrop_agent.errors import ProviderError
+from micdrop_agent.providers.failures import hide_secrets, page_title, without_secrets
 from micdrop_agent.providers.responses.sse import MAX_EVENT_BYTES, SseReader
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from micdrop_agent.model.protocol import ProviderEvent
     from micdrop_agent.providers.responses.sse import SseEvent
     from micdrop_agent.providers.responses.translator import Translator
@@ -72,7 +75,8 @@ class BodyReader:
             if start in {b"{", b"["}:
                 self._whole = []
             elif start == b"<":
-                self.translator.fail("protocol", "answered with a page in place of a model's answer; see base_url")
+                title = hide_secrets(page_title(data))
+                self.translator.fail("protocol", f"answered with {title} in place of a model response; see base_url")
         if self._whole is not None:
             self._gather(data)
         else:
@@ -129,15 +133,17 @@ class HttpStream:
         response: Its head has come, with a good status.
         translator: Of the provider's kind of stream.
         provider: Name of the provider, for errors.
+        secret: The key in use, kept out of errors.
     """
 
-    __slots__ = ("_body", "_ended", "_provider", "_response", "_translator")
+    __slots__ = ("_body", "_ended", "_provider", "_response", "_secret", "_translator")
 
-    def __init__(self, response: Response, translator: Translator, provider: str) -> None:
+    def __init__(self, response: Response, translator: Translator, provider: str, secret: str | None = None) -> None:
         self._response = response
         self._translator = translator
         self._body = BodyReader(translator, first_alone=True)
         self._provider = provider
+        self._secret = secret
         self._ended = False
 
     async def receive(self) -> list[ProviderEvent] | None:
@@ -179,7 +185,7 @@ class HttpStream:
         error.provider = error.provider or self._provider
         # Cut before a word was heard: as good as a connection that never stood.
         error.retryable = error.retryable or error.kind == "truncated"
-        self._translator.failure = error
+        self._translator.failure = without_secrets(error, self._secret)
 
     @property
     def released(self) -> bool:
@@ -191,8 +197,23 @@ class HttpStream:
         if not self._translator.done:
             self._response.abort()
 
+    @property
+    def _complete(self) -> bool:
+        """Whether the model has said everything: what may follow is for the connection's sake only."""
+        translator = self._translator
+        return (translator.done or translator.finishing) and translator.failure is None
+
+    def leave(self) -> Callable[[], Awaitable[None]] | None:
+        """What may be done beside the answer in place of ``aclose()``, if the model has said everything."""
+        if not self._complete:
+            return None
+        self._response.expect_end()
+        return self.aclose
+
     async def aclose(self) -> None:
         """See ``ProviderStream.aclose``."""
-        if self._translator.done and self._translator.failure is None:
-            await self._response.drain()
-        await self._response.aclose()
+        try:
+            if self._complete:
+                await self._response.drain()
+        finally:
+            await self._response.aclose()  # noqa: ASYNC102 - it shields and bounds itself
