@@ -82,6 +82,7 @@ class Mouth:
             session.log.exception("the agent cannot answer")
             self.release()
             return
+        self.record.answers.append((self.clock(), answer))
         self._begin(Speaking(self, self.record, answer=answer))
 
     def say(self, text: str, message: Message | None = None) -> None:
@@ -114,8 +115,6 @@ class Mouth:
 
     def finished(self, speaking: Speaking) -> None:
         """Everything of it was said."""
-        if speaking.answer is not None:
-            self.record.answers.append(speaking.answer)
         if speaking is not self.current:
             return
         self.current = None
@@ -220,8 +219,6 @@ class Mouth:
         self.quiet_since = self.clock()
         for speaking in audible:
             speaking.cut(position)
-            if speaking.answer is not None and speaking.answer not in speaking.record.answers:
-                speaking.record.answers.append(speaking.answer)
 
     def cut_elsewhere(self, speaking: Speaking) -> None:
         """The application itself has cancelled the answer of ``speaking``."""
@@ -250,7 +247,6 @@ class Mouth:
         speaking.scope.cancel()
         answer = speaking.answer
         if answer is not None:
-            self.record.answers.append(answer)
             heard = speaking.voiced()
             if answer.status == "running" or heard < len(answer.text):
                 answer.cancel(heard=heard)

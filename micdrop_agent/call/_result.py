@@ -49,6 +49,9 @@ class CallTurn:
     answers: tuple[AnswerResult, ...] = ()
     """The answers of the agent; more than one if more words came while it was answering."""
 
+    answered_at: tuple[float, ...] = ()
+    """When each of them was begun."""
+
 
 @attrs.frozen(kw_only=True)
 class CallResult:
@@ -69,7 +72,7 @@ class CallResult:
         return sum(turn.interrupted for turn in self.turns)
 
 
-def _nothing() -> list[Answer]:
+def _nothing() -> list[tuple[float, Answer]]:
     return []
 
 
@@ -89,7 +92,7 @@ class TurnRecord:
     first_audio_at: float | None = None
     audio_bytes: int = 0
     interrupted: bool = False
-    answers: list[Answer] = attrs.field(factory=_nothing)
+    answers: list[tuple[float, Answer]] = attrs.field(factory=_nothing)
 
     @property
     def is_something(self) -> bool:
@@ -102,6 +105,7 @@ class TurnRecord:
         def since(at: float | None) -> float | None:
             return None if at is None else at - began
 
+        ended = [(at, answer) for at, answer in self.answers if answer.status != "running"]
         return CallTurn(
             speech_start=since(self.speech_start),
             speech_end=since(self.speech_end),
@@ -111,5 +115,6 @@ class TurnRecord:
             first_audio_at=since(self.first_audio_at),
             audio_seconds=self.audio_bytes / 32_000,
             interrupted=self.interrupted,
-            answers=tuple(answer.result for answer in self.answers if answer.status != "running"),
+            answers=tuple(answer.result for _, answer in ended),
+            answered_at=tuple(at - began for at, _ in ended),
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from micdrop_agent.result import AnswerResult
     from micdrop_agent.tracing.timeline import Mark, Timeline
 
-__all__ = ["render_trace"]
+__all__ = ["page_of", "render_trace", "safe", "scale_of", "section_of", "time_of"]
 
 SYMBOLS: Final = {"first_chunk": "●", "hedge": "◇", "switch": "⇄", "retry": "↻", "cancel": "■"}
 WORDS: Final = {
@@ -51,14 +51,18 @@ def render_trace(results: Iterable[AnswerResult], *, prompts: Sequence[str | Non
         for number, (result, prompt) in enumerate(zip_longest(listed, prompts[: len(listed)]), 1)
         if result is not None
     ]
+    return page_of(title, _summary(listed), f"{_LEGEND}\n" + "\n".join(answers))
+
+
+def page_of(title: str, summary: str, body: str) -> str:
+    """A page that loads nothing and runs no script; ``summary`` and ``body`` are HTML."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         f"<title>{_safe(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{_safe(title)}</h1>\n<p class=summary>{_summary(listed)}</p>\n{_LEGEND}\n"
-        + "\n".join(answers)
-        + "\n</main>\n</body>\n</html>\n"
+        f"<h1>{_safe(title)}</h1>\n<p class=summary>{summary}</p>\n{body}"
+        "\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -262,3 +266,26 @@ def _time(seconds: float) -> str:
 def _safe(text: object) -> str:
     """``text`` for HTML: escaped, and without what no page can show or UTF-8 encode."""
     return html.escape(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text)))
+
+
+# -- for the page of a call
+
+
+def safe(text: object) -> str:
+    """``text`` for HTML."""
+    return _safe(text)
+
+
+def time_of(seconds: float) -> str:
+    """A duration with the digits that matter."""
+    return _time(seconds)
+
+
+def section_of(number: int, result: AnswerResult, prompt: str | None) -> str:
+    """The section of one answer."""
+    return _answer(number, result, prompt)
+
+
+def scale_of(duration: float) -> _Scale | None:
+    """Seconds as shares of a picture; ``None`` if there is nothing to draw."""
+    return _Scale(duration) if duration >= _INSTANT else None
