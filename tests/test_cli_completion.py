@@ -11,6 +11,7 @@ import pytest
 
 from micdrop_agent.cli._completion import script, tree
 from micdrop_agent.cli._parser import make_parser
+from micdrop_agent.cli._spec import AGENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,7 @@ SHELLS = ("bash", "zsh", "fish")
 ASKED: list[tuple[list[str], set[str]]] = [
     ([""], {"chat", "demo", "show", "doctor", "completion"}),
     (["ch"], {"chat"}),
-    (["chat", "--agent", ""], {"local", "echo", "chat", "openai", "mistral"}),
+    (["chat", "--agent", ""], set(AGENTS)),
     (["chat", "--agent", "chat", "--fallback", "o"], {"openai"}),
     (["chat", "--tr"], {"--transcript", "--trace"}),
     (["chat", "--backend", ""], {"asyncio", "trio"}),

@@ -7,6 +7,7 @@ import re
 import pytest
 from cli_support import NOBODY, servers
 
+from micdrop_agent._extras import install_command
 from micdrop_agent.cli import _findings, main
 from micdrop_agent.testing import BACKENDS, fault, parts, say
 
@@ -40,10 +41,7 @@ def test_a_machine_with_nothing_ends_with_1_and_says_how_to_begin(capfd: pytest.
     assert main(["doctor"]) == 1
     out = capfd.readouterr().out
 
-    assert (
-        'not installed: llama.cpp in the process, for the agent local\n          pip install "micdrop-agent[local]"'
-        in out
-    )
+    assert f"not installed: llama.cpp in the process, for the agent local\n          {install_command('local')}" in out
     assert "OPENAI_API_KEY is not set\n          export OPENAI_API_KEY=…" in out
     assert "no agent is set up" in out
     assert "no agent can answer" in out

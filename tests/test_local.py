@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import anyio.from_thread
 import pytest
 
 from micdrop_agent import LocalAgent, MicdropError
+from micdrop_agent._extras import install_command
 from micdrop_agent.providers.llama import EmbeddedServer, ServerOptions
 from micdrop_agent.testing import BACKENDS, run_virtual
 
@@ -171,7 +173,7 @@ def test_a_missing_llama_cpp_is_an_error_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    with pytest.raises(MicdropError, match=r'pip install "micdrop-agent\[local\]"'):
+    with pytest.raises(MicdropError, match=re.escape(install_command("local"))):
         LocalAgent(model_path=gguf)
 
 

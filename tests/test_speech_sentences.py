@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from speech_corpus import FRESH, HARD, PLAIN
 
+from micdrop_agent._extras import install_command
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.speech import Sentences
 
@@ -213,7 +215,7 @@ def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
 
 def test_without_sentencex_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(MicdropError, match=r'pip install "micdrop-agent\[speech\]"'):
+    with pytest.raises(MicdropError, match=re.escape(install_command("speech"))):
         Sentences()
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from micdrop_agent._extras import install_command
 from micdrop_agent.call._params import CallRefusedError, close_code
+from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -99,10 +101,10 @@ def starlette_link(websocket: WebSocket) -> StarletteLink:
     reconnects), and with 1011 after any other error, which goes on.
 
     Raises:
-        ImportError: Starlette is missing.
+        MicdropError: Starlette is not installed; the message has the command that installs it.
     """
     try:
         import_module("starlette.websockets")
     except ImportError as error:
-        raise ImportError("starlette_link needs Starlette: pip install 'micdrop-agent[call]'") from error
+        raise MicdropError(f"starlette_link needs Starlette; run: {install_command('call')}") from error
     return StarletteLink(websocket)

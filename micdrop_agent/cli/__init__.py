@@ -89,10 +89,10 @@ def _run(options: Options) -> int:
 
 
 def _in_loop(backend: Backend, command: Callable[..., Awaitable[int]], options: Options) -> int:
-    import importlib.util
+    from micdrop_agent._extras import install_command, installed
 
-    if backend == "trio" and importlib.util.find_spec("trio") is None:
-        raise MicdropError('Trio is not installed; run: pip install "micdrop-agent[trio]"')
+    if backend == "trio" and not installed("trio"):
+        raise MicdropError(f"Trio is not installed; run: {install_command('trio')}")
     import anyio
 
     return anyio.run(command, options, backend=backend)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from micdrop_agent._extras import install_command, installed
 from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ class Finding:
 
 _NEEDED: Final = ("anyio", "attrs", "cattrs", "blinker", "httptools", "httpx2")
 _EXTRAS: Final = (
-    ("trio", "Trio, the other event loop", 'pip install "micdrop-agent[trio]"'),
-    ("openai", "openai, only to hand in an AsyncOpenAI client of your own", 'pip install "micdrop-agent[openai]"'),
-    ("opentelemetry", "OpenTelemetry, for spans and metrics", 'pip install "micdrop-agent[otel]"'),
+    ("trio", "Trio, the other event loop", "trio"),
+    ("openai", "openai, only to pass in an AsyncOpenAI client of your own", "openai"),
+    ("prompt_toolkit", "line editing and history for the command chat", "chat"),
+    ("sentencex", "sentences for a voice", "speech"),
+    ("starlette", "whole calls over a WebSocket", "call"),
+    ("opentelemetry", "OpenTelemetry, for spans and metrics", "otel"),
 )
 _DISTRIBUTIONS: Final = {"opentelemetry": "opentelemetry-api"}
 
@@ -48,21 +51,23 @@ def parts() -> Iterator[Finding]:
         yield Finding("failed", f"missing: {', '.join(missing)}", (f"pip install {' '.join(missing)}",))
     else:
         yield Finding("ok", "the core: " + ", ".join(f"{name} {_version(name)}" for name in _NEEDED))
-    for module, words, command in _EXTRAS:
+    for module, words, extra in _EXTRAS:
         if _installed(module):
             yield Finding("ok", f"{words} ({_version(module)})")
         else:
-            yield Finding("missing", f"not installed: {words}", (command,))
+            yield Finding("missing", f"not installed: {words}", (install_command(extra),))
     yield from _local()
 
 
 def _local() -> Iterator[Finding]:
-    from micdrop_agent.providers.llama import MODEL_INSTALL, SERVER_INSTALL, default_model
+    from micdrop_agent.providers.llama import MODEL_INSTALL, default_model
 
     if _installed("xllamacpp"):
         yield Finding("ok", f"llama.cpp in the process, for the agent local (xllamacpp {_version('xllamacpp')})")
     else:
-        yield Finding("missing", "not installed: llama.cpp in the process, for the agent local", (SERVER_INSTALL,))
+        yield Finding(
+            "missing", "not installed: llama.cpp in the process, for the agent local", (install_command("local"),)
+        )
     try:
         yield Finding("ok", f"the default local model ({default_model().stem})")
     except MicdropError:
@@ -84,7 +89,7 @@ def keys(variables: Sequence[str]) -> Iterator[Finding]:
 
 
 def _installed(module: str) -> bool:
-    return importlib.util.find_spec("attr" if module == "attrs" else module) is not None
+    return installed("attr" if module == "attrs" else module)
 
 
 def _version(module: str) -> str:

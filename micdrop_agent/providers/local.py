@@ -82,7 +82,7 @@ class LocalAgent(ChatAgent):
         check_count("n_ctx", n_ctx, least=64)
         if threads is not None:
             check_count("threads", threads, least=1)
-        check_installed()
+        check_installed(default=model_path is None)
         path = default_model() if model_path is None else model_file(model_path)
         if options.get("timeouts") is None:
             options["timeouts"] = DEFAULT_TIMEOUTS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from micdrop_agent._extras import install_command
 from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
@@ -22,6 +23,6 @@ def sentencex_segment() -> Callable[[str, str], list[str]]:
     try:
         module = importlib.import_module("sentencex")
     except ImportError as error:
-        raise MicdropError('sentencex is not installed; run: pip install "micdrop-agent[speech]"') from error
+        raise MicdropError(f"sentencex is not installed; run: {install_command('speech')}") from error
     segment: Callable[[str, str], list[str]] = module.segment
     return segment

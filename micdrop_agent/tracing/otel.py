@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent._core.core import core_of
+from micdrop_agent._extras import install_command
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import AnswerFinished
 from micdrop_agent.options import check_flag
@@ -71,7 +72,7 @@ def instrument(
     try:
         from opentelemetry import metrics, trace
     except ImportError as error:
-        raise MicdropError("OpenTelemetry is not installed; pip install 'micdrop-agent[otel]'") from error
+        raise MicdropError(f"OpenTelemetry is not installed; run: {install_command('otel')}") from error
     from micdrop_agent import __version__
     from micdrop_agent.tracing.otel_metrics import Instruments
 
