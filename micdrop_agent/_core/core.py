@@ -29,6 +29,7 @@ from micdrop_agent._core.history import History
 from micdrop_agent._core.home import Home
 from micdrop_agent._core.log import SafeLog
 from micdrop_agent._core.scopes import task_scope
+from micdrop_agent._core.tool_run import ToolRun, name_tools_at_work
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import MessageAdded, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolResult
@@ -124,6 +125,8 @@ class Core:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
         self._left_to_do: list[Callable[[], Awaitable[None]]] = []
+        self.tools_at_work: set[ToolRun] = set()
+        """Tools that run, and threads of tools that nobody waits for any more."""
         self._all_done: anyio.Event | None = None
         self._alive = 0
 
@@ -259,6 +262,7 @@ class Core:
         finally:
             self._tasks = None
             self.state = "closed"
+            name_tools_at_work(self.log, self.tools_at_work)
             try:
                 with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
                     await self.agent.aclose()
@@ -282,6 +286,7 @@ class Core:
                 self._all_done = anyio.Event()
             with anyio.move_on_after(LEAVE_TIMEOUT):
                 await self._all_done.wait()
+        name_tools_at_work(self.log, self.tools_at_work)
 
     def close(self) -> None:
         """The synchronous part of closing: nothing of this agent has an effect afterwards."""

@@ -25,17 +25,30 @@ from micdrop_agent.errors import ToolError
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from micdrop_agent._core.ledger import OpenCall
+    from micdrop_agent._core.log import SafeLog
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import ToolCall
     from micdrop_agent.tools import BoundCall, Tool
 
+PATIENCE: Final = 1.0
+"""Seconds that a tool has to end after its answer was cancelled, before it is named in a warning."""
+
 FAILED: Final = "the tool failed"
 """What the model reads of a tool that raised: the rest is in the log (DESIGN D13)."""
 
-__all__ = ["ToolsOutcome", "begin_call", "run_call", "run_call_apart", "run_calls"]
+__all__ = [
+    "ToolRun",
+    "ToolsOutcome",
+    "begin_call",
+    "name_tools_at_work",
+    "run_call",
+    "run_call_apart",
+    "run_calls",
+    "watch_tools",
+]
 
 
 @attrs.define(eq=False)
@@ -103,10 +116,15 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
         return
     name = call.item.tool_name
     turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id, agent=turn.label)
-    run = _Run(turn, call, next((tool for tool in turn.tools if tool.name == name), None), apart=apart)
+    run = ToolRun(turn, call, next((tool for tool in turn.tools if tool.name == name), None), apart=apart)
+    at_work = turn.root.tools_at_work
+    at_work.add(run)
     try:
         await run.execute()
     finally:
+        run.over = True
+        if not run.at_work:
+            at_work.discard(run)
         # The tool itself cancelled the answer and was then cancelled, or raised.
         if call.deferred and run.output is None:
             turn.emit_all(turn.ledger.close_call(call, CANCELLED_OUTPUT))
@@ -115,7 +133,22 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
     run.store(run.output, outcome)
 
 
-class _Run:
+def watch_tools(turn: Turn) -> None:
+    """``turn`` is fenced: have its tools watched, which were cancelled with it."""
+    for run in tuple(turn.root.tools_at_work):
+        if run.turn is turn and not (run.tool is not None and run.tool.on_cancel == "finish"):
+            turn.root.spawn(run.watch, f"micdrop watch {run.call.item.tool_name}")
+
+
+def name_tools_at_work(log: SafeLog, runs: Iterable[ToolRun]) -> None:
+    """Say which tools an agent gave up on when it was closed."""
+    left = [run for run in runs if run.at_work]
+    if left and not any(run.call.on_stack for run in left):
+        names = ", ".join(sorted(run.call.item.tool_name for run in left))
+        log.warning("the agent is closed while tools of it still run: %s", names)
+
+
+class ToolRun:
     """One execution of one tool."""
 
     def __init__(self, turn: Turn, call: OpenCall, tool: Tool | None, *, apart: bool) -> None:
@@ -127,6 +160,8 @@ class _Run:
         self.value: Any = None
         self.output: str | None = None
         self.failed = False
+        self.over = False
+        self.in_thread = tool is not None and tool.thread
 
     async def execute(self) -> None:
         tool, item = self.tool, self.call.item
@@ -189,9 +224,11 @@ class _Run:
     async def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         agent = self.turn.agent
         if tool.thread:
+            from micdrop_agent._core.threads import run_in_thread
+
             # In a list, because Trio refuses a function in a thread that returns a coroutine. Abandoned by its
             # time-out too: what is to be finished is shielded from everything else.
-            (value,) = await anyio.to_thread.run_sync(lambda: [bound.invoke(agent)], abandon_on_cancel=True)
+            (value,) = await run_in_thread(lambda: self._blocking(bound))
             return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:
@@ -201,6 +238,31 @@ class _Run:
         if inspect.isawaitable(value):
             return await _stepwise(value.__await__(), self.call, self._suspended)
         return value
+
+    def _blocking(self, bound: BoundCall) -> list[Any]:
+        """In a thread, which may go on when nobody waits for it any more."""
+        try:
+            return [bound.invoke(self.turn.agent)]
+        finally:
+            self.in_thread = False
+            if self.over:
+                self.turn.root.tools_at_work.discard(self)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether code of the tool may still be running."""
+        return not self.over or self.in_thread
+
+    async def watch(self) -> None:
+        """Name the tool if it still runs a while after its answer was cancelled."""
+        await anyio.sleep(PATIENCE)
+        if self.at_work:
+            self.turn.root.log.warning(
+                "tool %s still runs %g s after its answer was cancelled: it ignores its cancellation%s",
+                self.call.item.tool_name,
+                PATIENCE,
+                " (a thread cannot be stopped; see timeout= and on_cancel=)" if self.in_thread else "",
+            )
 
     def _suspended(self) -> None:
         if self.call.deferred:

@@ -20,7 +20,7 @@ import anyio
 from micdrop_agent._core.history import PromptOverlay
 from micdrop_agent._core.ledger import Ledger
 from micdrop_agent._core.record import Facts
-from micdrop_agent._core.tool_run import run_calls
+from micdrop_agent._core.tool_run import run_calls, watch_tools
 from micdrop_agent.events import (
     EVENT_TYPES,
     AnswerSkipped,
@@ -140,6 +140,8 @@ class Turn:
         self.fenced = True
         for child in self.children:
             child.fence()
+        if self.root.tools_at_work:
+            watch_tools(self)
 
     def claim(self) -> bool:
         """Make this turn the one that answers; ``False`` if it may not have any effect.

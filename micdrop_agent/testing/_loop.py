@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from micdrop_agent._core.threads import threads_at_work
+
 if TYPE_CHECKING:
     import contextvars
     from collections.abc import Callable, Generator
@@ -166,8 +168,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             ready.extend(order)
 
     def main_limiter_busy(self) -> bool:
-        """Whether a worker thread of AnyIO is at work."""
-        return self.limiter is not None and self.limiter.borrowed_tokens > 0
+        """Whether a worker thread of AnyIO, or that of a tool, is at work."""
+        return bool(threads_at_work()) or (self.limiter is not None and self.limiter.borrowed_tokens > 0)
 
     def _counted(self, callback: Callable[..., object]) -> Callable[..., None]:
         def run(*args: Any) -> None:

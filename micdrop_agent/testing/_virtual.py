@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 import anyio
 import anyio.to_thread
 
+from micdrop_agent._core.threads import threads_at_work
 from micdrop_agent.testing._loop import (
     REAL_GRACE_S,
     RECORDING_GRACE_S,
@@ -93,7 +94,7 @@ def count_steps(backend: Backend, fn: Callable[..., Awaitable[object]], *args: A
 
 def _threads_busy() -> bool:
     """Whether a worker thread may still wake the loop, so that the clock must not jump."""
-    return anyio.to_thread.current_default_thread_limiter().borrowed_tokens > 0
+    return bool(threads_at_work()) or anyio.to_thread.current_default_thread_limiter().borrowed_tokens > 0
 
 
 def _real_wait(options: Options) -> float:
