@@ -37,11 +37,12 @@ from micdrop_agent.events import (
     Event,
     MessageAdded,
     MessageCorrected,
+    RoleChanged,
     ToolCalled,
     UserMessageCancelled,
 )
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
-from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts
+from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts, TurnContext
 from micdrop_agent.result import AnswerResult, TraceEvent
 from micdrop_agent.tools import Tool, tool
 
@@ -100,6 +101,7 @@ __all__ = [
     "OpenaiAgent",
     "ProviderError",
     "Retry",
+    "RoleChanged",
     "SqliteStore",
     "StoreError",
     "Timeouts",
@@ -111,6 +113,7 @@ __all__ = [
     "ToolResult",
     "TraceEvent",
     "Turn",
+    "TurnContext",
     "UserMessageCancelled",
     "render_trace",
     "signal_of",

@@ -8,7 +8,7 @@ Source: Micdrop page "Agent (LLM)", section Events.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -29,6 +29,7 @@ __all__ = [
     "Event",
     "MessageAdded",
     "MessageCorrected",
+    "RoleChanged",
     "ToolCalled",
     "UserMessageCancelled",
 ]
@@ -156,6 +157,21 @@ class AgentSwitched:
 
 
 @attrs.frozen
+class RoleChanged:
+    """The agent has another system prompt, or other tools, from now on.
+
+    Args:
+        old: The system prompt as it was; it stands at the beginning of the conversation.
+        new: The system prompt as it is now.
+        tools: Names of the tools that it has now.
+    """
+
+    old: Message
+    new: Message
+    tools: tuple[str, ...]
+
+
+@attrs.frozen
 class AnswerFinished:
     """The generation of an answer ended, one way or another; comes once for each answer.
 
@@ -175,16 +191,7 @@ Event: TypeAlias = (
     | ToolCalled
     | AnswerFailed
     | AgentSwitched
+    | RoleChanged
     | AnswerFinished
 )
-EVENT_TYPES: Final[tuple[type[Event], ...]] = (
-    MessageAdded,
-    MessageCorrected,
-    UserMessageCancelled,
-    AnswerSkipped,
-    EndCallRequested,
-    ToolCalled,
-    AnswerFailed,
-    AgentSwitched,
-    AnswerFinished,
-)
+EVENT_TYPES: Final[tuple[type[Event], ...]] = get_args(Event)

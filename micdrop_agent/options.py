@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 
-__all__ = ["ExtractJson", "ExtractTag", "Retry", "Timeouts"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["ExtractJson", "ExtractTag", "Retry", "Timeouts", "TurnContext"]
 
 CLOSE_TIMEOUT: Final = 0.5
 """Longest in seconds that closing one thing (a response, an answer, a child) is waited for."""
@@ -193,3 +195,34 @@ class ExtractTag:
     end_tag: str = attrs.field(validator=_tag)
     callback: Callable[[str], object] | None = attrs.field(default=None, validator=_callback)
     save_in_metadata: bool = attrs.field(default=False, validator=_flag)
+
+
+def _items(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
+    del instance
+    for item in value:
+        if not isinstance(item, Message | ToolCall | ToolResult):
+            raise TypeError(f"{attribute.name} holds messages and tool calls, not {item!r}")
+
+
+def _as_tuple(items: Iterable[Item]) -> tuple[Item, ...]:
+    return tuple(items)
+
+
+def _system(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    del instance
+    check_text(attribute.name, value)
+
+
+@attrs.frozen(kw_only=True)
+class TurnContext:
+    """What a hook has the model know for one answer: results of a search, the time, what a screen shows.
+
+    It is in the requests of that answer, and nowhere else: never stored, not in the next answer, not heard.
+
+    Args:
+        system: Put behind the system prompt.
+        items: Put before what the caller said last.
+    """
+
+    system: str = attrs.field(default="", validator=_system)
+    items: tuple[Item, ...] = attrs.field(default=(), converter=_as_tuple, validator=_items)

@@ -22,6 +22,7 @@ from anyio import AsyncContextManagerMixin
 from micdrop_agent._core.core import Core
 from micdrop_agent._core.event_stream import EventStream
 from micdrop_agent._core.options import AgentOptions, read_options
+from micdrop_agent._core.role import hand_off, set_prompt
 from micdrop_agent.events import AnswerSkipped, EndCallRequested, Event
 from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
 
@@ -184,6 +185,42 @@ class Agent(AsyncContextManagerMixin, ABC):
     def conversation(self) -> Conversation:
         """The conversation, the system prompt first; a child has its outermost agent's."""
         return self._core.root().conversation
+
+    @property
+    def system_prompt(self) -> str:
+        """The system prompt under which it answers. It may be set between answers, and is stored with the conversation.
+
+        Raises:
+            RuntimeError: Set while an answer runs; use ``hand_off()``.
+            TypeError: Set to what is not a string.
+        """
+        return self._core.system_message().content
+
+    @system_prompt.setter
+    def system_prompt(self, text: str) -> None:
+        set_prompt(self._core, text)
+
+    def hand_off(
+        self,
+        *,
+        system_prompt: str | None = None,
+        tools: Iterable[Tool | Callable[..., Any]] | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Take on another role from the next request on, in a running answer too; the conversation stays.
+
+        A tool that calls this hands the caller over within its own answer. Emits ``RoleChanged``.
+
+        Args:
+            system_prompt: The new system prompt; ``None`` keeps the one there is.
+            tools: The tools from now on, in place of all that there are; ``None`` keeps them.
+            note: Added to the conversation as a system message, for the next role to know.
+
+        Raises:
+            TypeError: One of them has the wrong type.
+            ValueError: Two tools have one name.
+        """
+        hand_off(self._core, system_prompt=system_prompt, tools=tools, note=note)
 
     def add_message(self, role: Role, text: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Append a message and emit ``MessageAdded``; a blank text is ignored.

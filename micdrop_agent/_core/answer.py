@@ -311,7 +311,7 @@ class Answer(ObjectReceiveStream[str]):
         self._log_trace()
         self.pipe.end()
         if error is not None:
-            self.core.log_failure(error)
+            self.core.log.failure(error)
             events.append(AnswerFailed(error))
             if isinstance(error, AllAgentsFailedError):
                 events.append(AnswerSkipped())
@@ -340,7 +340,7 @@ class Answer(ObjectReceiveStream[str]):
 
     def _log_trace(self) -> None:
         if self.ending is not None and self.core.logger.isEnabledFor(logging.DEBUG):
-            self.core.log_trace(self.ending.result.trace)
+            self.core.log.course(self.ending.result.trace)
 
     # -- the task
 

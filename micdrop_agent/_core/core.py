@@ -33,7 +33,7 @@ from micdrop_agent._core.tool_run import ToolRun, name_tools_at_work
 from micdrop_agent.errors import MicdropError, words_of
 from micdrop_agent.events import MessageAdded, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolResult
-from micdrop_agent.options import LEAVE_TIMEOUT
+from micdrop_agent.options import LEAVE_TIMEOUT, TurnContext
 from micdrop_agent.tools import ToolSet, control_tools
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.events import Event
     from micdrop_agent.messages import Item
-    from micdrop_agent.result import TraceEvent
     from micdrop_agent.store import KeptCall
     from micdrop_agent.text import TextFilter
     from micdrop_agent.tools import Tool
@@ -104,8 +103,10 @@ class Core:
     def __init__(self, agent: Agent, options: AgentOptions) -> None:
         self.agent = agent
         self.options = options
+        self.owner: Core | None = None
+        self.kept: KeptCall | None = None
         self.logger = logging.getLogger(f"micdrop_agent.{type(agent).__name__}")
-        self.log = SafeLog(self.logger)
+        self.log = SafeLog(self.logger, self.call_id)
         self.system = Message("system", options.system_prompt)
         self.conversation = History([self.system], self._check_idle)
         control = control_tools(
@@ -116,11 +117,9 @@ class Core:
         self.toolset = ToolSet([*control, *options.tools])
         self.extraction = None if options.extract is None else Extraction(self, options.extract)
         self.hub = EventHub(agent, self.log)
-        self.owner: Core | None = None
         self.state: guards.State = "new"
         self.home: Home | None = None
         self.current: Answer | None = None
-        self.kept: KeptCall | None = None
         self.began: list[Callable[[Answer], None]] = []
         self._tasks: anyio.abc.TaskGroup | None = None
         self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
@@ -182,23 +181,12 @@ class Core:
     def use_logger(self, logger: logging.Logger) -> None:
         """Log to ``logger`` from now on."""
         self.logger = logger
-        self.log = self.hub.log = SafeLog(logger)
+        self.log = self.hub.log = SafeLog(logger, self.call_id)
 
-    def log_trace(self, trace: Sequence[TraceEvent]) -> None:
-        """The course of an answer in one line, at DEBUG."""
-        steps = ", ".join(
-            f"{event.at * 1000:.1f} ms {event.kind}"
-            + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
-            for event in trace
-        )
-        end = trace[-1]
-        self.log.debug("answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at})
-
-    def log_failure(self, error: Exception) -> None:
-        """An answer failed with ``error``."""
-        ours = isinstance(error, MicdropError)
-        extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
-        self.log.error("the answer failed: %s", words_of(error), exc_info=None if ours else error, extra=extra)
+    def call_id(self) -> str | None:
+        """Name of the call, once it is kept in a store."""
+        kept = self.root().kept
+        return None if kept is None else kept.call_id
 
     # -- as one of several children
 
@@ -210,6 +198,16 @@ class Core:
     def system_message(self) -> Message:
         """The system prompt under which it answers."""
         return self.system
+
+    def use_system(self, message: Message) -> None:
+        """Answer under another system prompt from now on."""
+        self.system = message
+
+    def show_system(self) -> None:
+        """Have the prompt that counts at the beginning of the conversation."""
+        conversation, message = self.conversation, self.system_message()
+        if len(conversation) and conversation[0].role == "system" and conversation[0] is not message:
+            conversation.put(0, message)
 
     def listed_tools(self) -> Sequence[Tool]:
         """What the application sees as the tools of this agent."""
@@ -454,5 +452,6 @@ class Core:
             return True
         if verdict is True:
             turn.facts.skipped = turn.facts.skipped or turn.claim()
-            return True
-        return False
+        elif isinstance(verdict, TurnContext):
+            turn.context += (verdict,)
+        return verdict is True

@@ -7,8 +7,12 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from micdrop_agent.errors import MicdropError, words_of
+
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping, Sequence
+
+    from micdrop_agent.result import TraceEvent
 
 __all__ = ["SafeLog"]
 
@@ -20,8 +24,9 @@ class SafeLog(logging.LoggerAdapter[logging.Logger]):
     ``cancel()``, or the end of an answer: it is printed instead, as ``logging`` does with others.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, call_id: Callable[[], str | None] | None = None) -> None:
         super().__init__(logger, {})
+        self._call_id = call_id
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """As that of the logger, but raises nothing."""
@@ -32,5 +37,24 @@ class SafeLog(logging.LoggerAdapter[logging.Logger]):
                 traceback.print_exc()
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Nothing is added: ``extra`` stays what it is."""
+        """Adds the name of the call, as ``call_id``, where there is one; ``extra`` stays what it is else."""
+        call_id = None if self._call_id is None else self._call_id()
+        if call_id is not None:
+            kwargs["extra"] = {"call_id": call_id, **(kwargs.get("extra") or {})}
         return msg, kwargs
+
+    def course(self, trace: Sequence[TraceEvent]) -> None:
+        """What happened in an answer, in one line, at DEBUG."""
+        steps = ", ".join(
+            f"{event.at * 1000:.1f} ms {event.kind}"
+            + (f" ({' '.join(f'{key}={value}' for key, value in event.detail.items())})" if event.detail else "")
+            for event in trace
+        )
+        end = trace[-1]
+        self.debug("answer: %s", steps, extra={"answer_status": end.detail.get("status"), "answer_seconds": end.at})
+
+    def failure(self, error: Exception) -> None:
+        """An answer failed with ``error``."""
+        ours = isinstance(error, MicdropError)
+        extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
+        self.error("the answer failed: %s", words_of(error), exc_info=None if ours else error, extra=extra)

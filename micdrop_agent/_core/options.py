@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.turn import Turn
+    from micdrop_agent.options import TurnContext
     from micdrop_agent.tools import Tool
 
-    BeforeAnswer: TypeAlias = Callable[[Agent, Turn], "bool | str | Awaitable[bool | str | None] | None"]
+    Verdict: TypeAlias = bool | str | TurnContext | None
+    BeforeAnswer: TypeAlias = Callable[[Agent, Turn], "Verdict | Awaitable[Verdict]"]
     Attribute: TypeAlias = attrs.Attribute[Any]
 
 __all__ = ["AgentKeywords", "AgentOptions", "SharedKeywords", "SharedOptions", "read_options", "shared"]
@@ -72,6 +74,10 @@ class SharedOptions:
     tools: Iterable[Tool | Callable[..., Any]] = attrs.field(default=(), validator=several)
     """Tools, or functions that ``@tool`` can wrap."""
 
+    on_before_answer: BeforeAnswer | None = attrs.field(default=None, validator=function)
+    """``hook(agent, turn)``, sync or async, before each answer. ``True`` skips the generation, a string is said
+    and stored in its place, a ``TurnContext`` is in the requests of that answer."""
+
     record_interrupted: bool = attrs.field(default=True, validator=flag)
     """Store the heard part of a cut answer, marked ``interrupted``."""
 
@@ -109,10 +115,6 @@ class AgentOptions(SharedOptions):
     extract: ExtractJson | ExtractTag | None = attrs.field(default=None, validator=extraction)
     """Take a value from the end of each answer; it is not spoken."""
 
-    on_before_answer: BeforeAnswer | None = attrs.field(default=None, validator=function)
-    """``hook(agent, turn)``, sync or async, before each answer. ``True`` skips the generation; a string is
-    said and stored in its place."""
-
     parallel_tools: bool = attrs.field(default=True, validator=flag)
     """Run the tools of one response at the same time."""
 
@@ -121,6 +123,7 @@ class SharedKeywords(TypedDict, total=False):
     """The options that a ``FallbackAgent`` has too; see ``AgentOptions``."""
 
     tools: Iterable[Tool | Callable[..., Any]]
+    on_before_answer: BeforeAnswer | None
     record_interrupted: bool
     raise_on_failure: bool
     buffer_size: int | None
@@ -134,7 +137,6 @@ class AgentKeywords(SharedKeywords, total=False):
     auto_semantic_turn: bool | str
     auto_ignore_user_noise: bool | str
     extract: ExtractJson | ExtractTag | None
-    on_before_answer: BeforeAnswer | None
     parallel_tools: bool
 
 

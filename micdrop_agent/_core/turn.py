@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from micdrop_agent.messages import Item
     from micdrop_agent.model.protocol import FinishReason, Usage
+    from micdrop_agent.options import TurnContext
     from micdrop_agent.text import TextFilter
     from micdrop_agent.text.joining import LeadInFilter, SeamFilter
     from micdrop_agent.tools import Tool
@@ -62,6 +63,7 @@ class Turn:
         patient: Whether waiting before a retry is worth it; ``False`` when another agent
             could answer at once.
         label: Name of the responder in the trace.
+        context: What hooks have the model know for this answer.
         fenced: Whether this turn has lost its effect: cancelled, superseded, or out of the race.
         claimed: Whether this turn has had a visible effect, a filler of its hook aside.
         aside: Whether what is written now is said by the hook.
@@ -74,6 +76,7 @@ class Turn:
         "aside",
         "children",
         "claimed",
+        "context",
         "continue_from",
         "core",
         "facts",
@@ -119,11 +122,13 @@ class Turn:
         self.label: str = core.label()
         if parent is None:
             self.root: Core = core
+            self.context: tuple[TurnContext, ...] = ()
             self.agent: Agent = core.agent
             self.facts: Facts = Facts(answer.home.clock)
             self.ledger: Ledger = Ledger(core.conversation, record_interrupted=core.options.record_interrupted)
         else:
             self.root = parent.root
+            self.context = parent.context
             self.agent = parent.agent
             self.facts = parent.facts
             self.ledger = parent.ledger

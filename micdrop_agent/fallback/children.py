@@ -58,6 +58,7 @@ class FallbackCore(Core):
         "_health_is_shared",
         "_logger_given",
         "_names",
+        "_prompt",
         "_removed",
         "active",
         "health",
@@ -76,6 +77,8 @@ class FallbackCore(Core):
         """Children that failed, whose connections are still to be closed."""
         self._removed: set[str] = set()
         """Names of tools of the children that were removed here."""
+        self._prompt: Message | None = None
+        """The system prompt of every child, where it was exchanged here."""
         self._logger_given = False
         self._names = _checked_names(rules.names, len(self.slots))
         for slot in self.slots:
@@ -113,6 +116,8 @@ class FallbackCore(Core):
         if child.state != "new":
             raise ValueError(f"factory {slot.index} returned an agent that is open or closed; return a new one")
         child.owner = self
+        if self._prompt is not None:
+            child.use_system(self._prompt)
         for name in self._removed:
             child.remove_tool(name)
         if self._logger_given:
@@ -164,12 +169,7 @@ class FallbackCore(Core):
     def take_over(self, slot: Slot) -> None:
         """``slot`` has won: it is the active child, under its own system prompt."""
         self.active = slot.index
-        child, conversation = slot.child, self.root().conversation
-        if child is None or not len(conversation) or conversation[0].role != "system":
-            return
-        message = child.system_message()
-        if conversation[0] is not message:
-            conversation.put(0, message)
+        self.root().show_system()
 
     # -- as every agent
 
@@ -177,6 +177,14 @@ class FallbackCore(Core):
         """That of the active child."""
         child = self.active_child
         return self.system if child is None else child.system_message()
+
+    def use_system(self, message: Message) -> None:
+        """Have every child answer under that system prompt, those that are built later too."""
+        super().use_system(message)
+        self._prompt = message
+        for slot in self.slots:
+            if slot.child is not None:
+                slot.child.use_system(message)
 
     def label(self) -> str:
         """One name for all of them: their own names are in the events."""

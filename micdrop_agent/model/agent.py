@@ -27,6 +27,7 @@ from micdrop_agent.errors import MaxStepsError, ProviderError
 from micdrop_agent.messages import is_blank
 from micdrop_agent.model.budget import TokenBudget
 from micdrop_agent.model.clock import TotalClock
+from micdrop_agent.model.context import with_context
 from micdrop_agent.model.options import ModelOptions
 from micdrop_agent.model.step import Step
 
@@ -75,13 +76,14 @@ class ModelCore(Core):
     def items(self, turn: Turn) -> Sequence[Item]:
         """The conversation as this agent sends it: under its own system prompt, within its budget."""
         items = self._all_items(turn)
-        return items if self._budget is None else self._budget.trim(items)
+        sent = items if self._budget is None else self._budget.trim(items)
+        return with_context(sent, turn) if turn.context else sent
 
     def _all_items(self, turn: Turn) -> Sequence[Item]:
         items: Sequence[Item] = turn.ledger.conversation
         if self.owner is not None:
             rest = items[1:] if len(items) and items[0].role == "system" else items
-            items = [self.system, *rest]
+            items = [self.system_message(), *rest]
         return items
 
     def shorten_requests(self, turn: Turn) -> bool:
