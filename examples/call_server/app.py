@@ -1,7 +1,7 @@
-"""A call server for text: a WebSocket endpoint with one agent per call, and a web page to talk to it.
+"""A call server: WebSocket endpoints with one agent per call, and a web page to write or talk to it.
 
-    page ◀── JSON ──▶ /call/{id} ──▶ async with agent ──▶ models (two of this machine, unless you have keys)
-                                          └──▶ calls.db: a reload, or a restart of the server, resumes the call
+    page ◀── JSON ───▶ /call/{id}  ──▶ async with agent ──▶ models (of this machine, unless you have keys)
+         ◀── audio ──▶ /voice/{id} ──────────┘ └──▶ calls.db: a reload, or a restart of the server, resumes the call
 
 Run it in this folder, on asyncio or on Trio, and open http://127.0.0.1:8000:
 
@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
-from models import demo_agents, real_agents
+from models import choose_agents
 from starlette.applications import Starlette
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from voice import speech_parts, voice_call
 
 from micdrop_agent import AgentSwitched, Event, FallbackAgent, tool, wire
 from micdrop_agent.store import CallInUseError, SqliteStore, UnknownCallError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     Outbox: TypeAlias = MemoryObjectSendStream[dict[str, Any]]
 
 PAGE = Path(__file__).with_name("page.html")
+SCRIPTS = ("voice.js", "gate.js")
 DATABASE = os.environ.get("CALLS_DB", str(Path(__file__).with_name("calls.db")))
 LONGEST_TEXT = 2000
 """Characters that one turn of a caller may have."""
@@ -65,8 +67,7 @@ async def book_table(day: str, people: int) -> dict[str, Any]:
 async def call(socket: WebSocket) -> None:
     """One call: it lasts as long as its WebSocket."""
     await socket.accept()
-    tools: list[Tool] = [opening_hours, book_table]
-    async with FallbackAgent(socket.app.state.factories, first_chunk_timeout=1.5, prefer="first", tools=tools) as agent:
+    async with new_agent(socket) as agent:
         try:
             await resume(agent, socket.app.state.store, socket.path_params["call_id"])
         except CallInUseError:
@@ -74,6 +75,25 @@ async def call(socket: WebSocket) -> None:
             await socket.close()
         else:
             await converse(agent, socket)
+
+
+async def spoken_call(socket: WebSocket) -> None:
+    """The same in speech."""
+    parts = socket.app.state.speech
+    async with new_agent(socket) as agent:
+        try:
+            await resume(agent, socket.app.state.store, socket.path_params["call_id"])
+        except CallInUseError:
+            await socket.close(4409, "open in another window")
+        else:
+            await (socket.close(4404, "no voice here") if isinstance(parts, str) else voice_call(socket, agent, parts))
+
+
+def new_agent(socket: WebSocket) -> FallbackAgent:
+    """The agent of one call."""
+    tools: list[Tool] = [opening_hours, book_table]
+    seconds: float = socket.app.state.patience
+    return FallbackAgent(socket.app.state.factories, first_chunk_timeout=seconds, prefer="first", tools=tools)
 
 
 async def converse(agent: Agent, socket: WebSocket) -> None:
@@ -167,6 +187,17 @@ async def page(_request: Request) -> Response:
     return FileResponse(PAGE, headers={"cache-control": "no-store"})
 
 
+async def script(request: Request) -> Response:
+    """What the page needs for the voice."""
+    return FileResponse(PAGE.with_name(request.url.path.removeprefix("/")), headers={"cache-control": "no-store"})
+
+
+async def voice_offer(request: Request) -> Response:
+    """Whether the server can talk, and if not, why."""
+    parts = request.app.state.speech
+    return JSONResponse({"available": not isinstance(parts, str), "why": parts if isinstance(parts, str) else None})
+
+
 async def stored(request: Request) -> Response:
     """The stored conversation of a call, as Micdrop's JSON."""
     try:
@@ -180,11 +211,19 @@ async def lifespan(app: Starlette) -> AsyncGenerator[None]:
     """What all calls share: the store, and the two servers that stand for models when there is no key."""
     async with AsyncExitStack() as stack:
         app.state.store = await stack.enter_async_context(SqliteStore(DATABASE))
-        app.state.factories = real_agents() or await stack.enter_async_context(demo_agents())
+        app.state.factories, app.state.patience = await stack.enter_async_context(choose_agents())
+        app.state.speech = await stack.enter_async_context(speech_parts())
         yield
 
 
 app = Starlette(
-    routes=[Route("/", page), Route("/calls/{call_id}", stored), WebSocketRoute("/call/{call_id}", call)],
+    routes=[
+        Route("/", page),
+        *(Route(f"/{name}", script) for name in SCRIPTS),
+        Route("/voice", voice_offer),
+        Route("/calls/{call_id}", stored),
+        WebSocketRoute("/call/{call_id}", call),
+        WebSocketRoute("/voice/{call_id}", spoken_call),
+    ],
     lifespan=lifespan,
 )

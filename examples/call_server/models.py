@@ -1,4 +1,4 @@
-"""Who answers in the call server: hosted models if there are keys, else two scripted servers on this machine."""
+"""Who answers in the call server: hosted models if there are keys, else the embedded model, else two scripted servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent import ChatAgent, MistralAgent, OpenaiAgent
+from micdrop_agent import ChatAgent, LocalAgent, MicdropError, MistralAgent, OpenaiAgent
 from micdrop_agent.testing import ScriptedProvider, call_tool, fault, say
 
 if TYPE_CHECKING:
@@ -38,6 +38,30 @@ def real_agents() -> list[Callable[[], Agent]]:
         for variable, agent in known.items()
         if os.environ.get(variable)
     ]
+
+
+@asynccontextmanager
+async def choose_agents() -> AsyncGenerator[tuple[list[Callable[[], Agent]], float]]:
+    """The factories, and the seconds until the next one is asked; CALL_MODELS=scripted takes no real model."""
+    if os.environ.get("CALL_MODELS") != "scripted":
+        if real := real_agents():
+            yield real, 1.5
+            return
+        if embedded():
+            # One small model of this machine, which needs its time on a slow one.
+            yield [partial(LocalAgent, system_prompt=PROMPT)], 60.0
+            return
+    async with demo_agents() as scripted:
+        yield scripted, 1.5
+
+
+def embedded() -> bool:
+    """Whether llama.cpp and its small model are installed."""
+    try:
+        LocalAgent()
+    except MicdropError:
+        return False
+    return True
 
 
 @asynccontextmanager
