@@ -26,6 +26,8 @@ from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from anyio.abc import TaskGroup
 
     from micdrop_agent._core.log import SafeLog
@@ -160,6 +162,9 @@ class Attempts(ABC, Generic[S, R]):
     def at_work(self, slot: S) -> None:
         """``slot`` is the one that is at work now."""
 
+    def begins(self, attempt: Try[S, R]) -> None:
+        """``attempt`` is about to start, beside those in ``live``."""
+
     def has_won(self, attempt: Try[S, R], *, hedged: bool) -> None:
         """``attempt`` has had its first effect."""
 
@@ -168,11 +173,23 @@ class Attempts(ABC, Generic[S, R]):
         del attempt, error
         return None
 
+    def is_fenced(self, attempt: Try[S, R]) -> None:
+        """``attempt`` has failed and has no effect any more."""
+
     def has_lost(self, slot: S, error: Exception) -> None:
         """``slot`` has failed."""
 
     def has_done(self, attempt: Try[S, R]) -> None:
         """``attempt`` has done the work."""
+
+    def ends_with(self, error: Exception) -> None:
+        """Nobody may go on after the winner, which has failed with ``error``."""
+        self.error, self.done = error, True
+
+    def fails_early(self, error: Exception) -> bool:
+        """Whether ``error`` could be told before the last clean-up is done; then it is not raised."""
+        del error
+        return False
 
     def give_up(self) -> None:
         """All have failed."""
@@ -202,6 +219,8 @@ class Attempts(ABC, Generic[S, R]):
                     for attempt in self.live:
                         self._abandon(attempt)
                     self._log_failures()
+                if self.error is not None and self._running and self.fails_early(self.error):
+                    self.error = None
                 tasks.cancel_scope.cancel()
         if self.error is not None:
             raise self.error
@@ -210,6 +229,11 @@ class Attempts(ABC, Generic[S, R]):
         """Start the first attempt."""
         del tasks
         self.go_on()
+
+    def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Run ``work(*args)`` until everything is done."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work, *args)
 
     def wake(self) -> None:
         """Look at the clocks again."""
@@ -257,13 +281,14 @@ class Attempts(ABC, Generic[S, R]):
         now = anyio.current_time()
         side = self.side_for(slot, child, now)
         attempt = Try(slot, child, side, now, self.first_deadline(now), self.health.started(slot.key))
+        self.begins(attempt)
         self.live.append(attempt)
         self.hedge_at = self._hedge_time(slot, now)
         self._tasks.start_soon(self._attempt, attempt, name=f"micdrop attempt {slot.key}")
         self._wake.set()
         return True
 
-    def _hedge(self) -> None:
+    def hedge(self) -> None:
         """Ask the next healthy child as well."""
         slot = self.order.take_healthy() if self.health.may_hedge() else None
         while slot is not None and not self.start(slot):
@@ -339,12 +364,13 @@ class Attempts(ABC, Generic[S, R]):
         if final is None:
             self.go_on()
         elif not self.fenced:
-            self.error, self.done = final, True
+            self.ends_with(final)
 
     def _lose(self, attempt: Try[S, R], error: Exception) -> None:
         """Fence a failed attempt and take note of it; nothing of it counts any more."""
         attempt.over = True
         attempt.side.fence()
+        self.is_fenced(attempt)
         self.live.remove(attempt)
         self._note(attempt.slot, error)
 
@@ -376,11 +402,8 @@ class Attempts(ABC, Generic[S, R]):
     def _timers(self) -> None:
         """A clock rang: replace who is too slow, hedge, or give up."""
         now = anyio.current_time()
-        if self.done:
-            return
-        if self.winner is not None:
-            if now >= self.winner_deadline():
-                self.winner_is_late(self.winner)
+        if self.winner is not None or self.done:
+            self._check_winner(now)
             return
         if now >= self.give_up_at:
             self.order.clear()
@@ -388,8 +411,12 @@ class Attempts(ABC, Generic[S, R]):
         self._replace(now, f"{self.clocks.first} seconds ({self.clocks.first_name})")
         if now >= self.hedge_at and self.live and not self.fenced:
             self.hedge_at = math.inf
-            self._hedge()
+            self.hedge()
         self.go_on()
+
+    def _check_winner(self, now: float) -> None:
+        if self.winner is not None and not self.done and now >= self.winner_deadline():
+            self.winner_is_late(self.winner)
 
     def winner_is_late(self, attempt: Try[S, R]) -> None:
         """The winner has stopped to work."""
