@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from micdrop_agent.providers.local import LocalAgent
     from micdrop_agent.providers.mistral import MistralAgent
     from micdrop_agent.providers.openai import OpenaiAgent
-    from micdrop_agent.store import CallInUseError, ConversationStore, SqliteStore, StoreError
+    from micdrop_agent.store import CallInUseError, CallMovedError, ConversationStore, SqliteStore, StoreError
     from micdrop_agent.tracing.page import render_trace
 
 __version__: Final = "0.1.0.dev0"
@@ -75,6 +75,7 @@ __all__ = [
     "AnthropicAgent",
     "Attempt",
     "CallInUseError",
+    "CallMovedError",
     "ChatAgent",
     "Conversation",
     "ConversationStore",
@@ -123,6 +124,7 @@ __all__ = [
 _LATE: Final = {
     "Image": "micdrop_agent.images",
     "CallInUseError": "micdrop_agent.store",
+    "CallMovedError": "micdrop_agent.store",
     "ConversationStore": "micdrop_agent.store",
     "FallbackAgent": "micdrop_agent.fallback",
     "HealthChanged": "micdrop_agent.fallback",

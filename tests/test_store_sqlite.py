@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from micdrop_agent import CallInUseError, Message, SqliteStore, StoreError, ToolCall, ToolResult
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from micdrop_agent import Item
+    from micdrop_agent.store import CallLog
 
 ITEMS: list[Item] = [
     Message("system", "Be brief."),
@@ -88,6 +90,33 @@ async def test_a_change_that_comes_again_is_stored_once(tmp_path: Path) -> None:
         await log.aclose()
 
 
+async def test_a_writer_that_is_cancelled_loses_no_change_of_another(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "calls.db", fsync=False) as store:
+        logs = [await store.open_call(f"{number}") for number in range(4)]
+        for steps in range(1, 25):
+
+            async def write(log: CallLog, number: int) -> None:
+                await log.apply([Change(number, 0, len(log.items), tuple(ITEMS[:1]))])
+
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    cancelled = anyio.CancelScope()
+
+                    async def cut(scope: anyio.CancelScope, number: int) -> None:
+                        with scope:
+                            await write(logs[0], number)
+
+                    tasks.start_soon(cut, cancelled, steps)
+                    for log in logs[1:]:
+                        tasks.start_soon(write, log, steps)
+                    for _ in range(steps):
+                        await anyio.lowlevel.checkpoint()
+                    cancelled.cancel()
+        for number, log in enumerate(logs):
+            await log.aclose()
+            assert number == 0 or len(await store.load(f"{number}")) == 24
+
+
 async def test_a_change_that_cannot_be_stored_leaves_nothing_of_itself(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "calls.db") as store:
         log = await store.open_call("a")
@@ -112,7 +141,7 @@ async def test_metadata_that_is_no_json_does_not_keep_what_was_said_from_being_s
     assert stored.content == "Hi!"
     assert stored.metadata == {"day": repr(day), "nan": "nan", "fine": [1], "7": "seven"}
     assert stored.extra == {"x": repr(day)}
-    assert "no JSON" in caplog.text
+    assert "not JSON" in caplog.text
 
 
 async def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -126,7 +155,7 @@ async def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path:
     connection = sqlite3.connect(newer)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    for path, why in ((text, "not a database"), (foreign, "no store of calls"), (newer, "newer version")):
+    for path, why in ((text, "not a database"), (foreign, "not a store of calls"), (newer, "newer version")):
         before = path.read_bytes()
         async with SqliteStore(path) as store:
             with pytest.raises(StoreError, match=why):
@@ -259,15 +288,18 @@ async def test_a_call_goes_out_and_in_as_json_lines_exactly(tmp_path: Path) -> N
                 await import_jsonl(store, "c", tmp_path / "bad")
         with pytest.raises(UnknownCallError):
             await store.load("c")
-    assert [entry.name for entry in sorted(tmp_path.iterdir())] == ["a.jsonl", "bad", "calls.db", "calls.db-lock"]  # noqa: ASYNC240
+    assert [entry.name for entry in sorted(tmp_path.iterdir())] == ["a.jsonl", "bad", "calls.db", "calls.db-locks"]  # noqa: ASYNC240
 
 
 async def test_what_callers_said_is_for_the_owner_of_the_file_only(tmp_path: Path) -> None:
     file = tmp_path / "calls.db"
     async with SqliteStore(file) as store:
         await fill(store, "a")
+        log = await store.open_call("b")
         assert modes_in(tmp_path) == {0o600}
+        await log.aclose()
 
 
 def modes_in(folder: Path) -> set[int]:
-    return {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    """The modes of all files; those of folders add what it takes to enter them."""
+    return {stat.S_IMODE(path.stat().st_mode) & ~(0o100 * path.is_dir()) for path in folder.rglob("*")}

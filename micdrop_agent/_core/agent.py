@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from micdrop_agent.conversation import Conversation
     from micdrop_agent.images import Image
     from micdrop_agent.messages import Role
-    from micdrop_agent.store import ConversationStore, KeptCall
+    from micdrop_agent.store import CallRecorder, ConversationStore
     from micdrop_agent.tools import Tool
 
 __all__ = ["Agent"]
@@ -364,8 +364,9 @@ class Agent(AsyncContextManagerMixin, ABC):
         call_id: str,
         *,
         on_error: Callable[[Exception], object] | None = None,
-    ) -> KeptCall:
-        """Keep the conversation in ``store`` from now on, after loading what it has of the call.
+        close_timeout: float = 30.0,
+    ) -> CallRecorder:
+        """Store the conversation in ``store`` from now on, after loading what it has of the call.
 
         Inside the agent's block, before the first answer. What is stored comes first, then what the
         agent has besides; a system prompt of the agent replaces the stored one, an empty one does
@@ -376,17 +377,19 @@ class Agent(AsyncContextManagerMixin, ABC):
             store: For example ``SqliteStore("calls.db")``; leave it after the agent.
             call_id: Name of the call, your own.
             on_error: Called when the store fails, which is also logged. The call goes on, and what
-                is not stored is tried again with the next change and at the end of the block.
+                is not stored is tried again. A ``CallMovedError`` is final: another writer has
+                the call, so this one should end.
+            close_timeout: Seconds that leaving the block waits for a store that makes no progress.
 
         Raises:
-            CallInUseError: Somebody else keeps that call.
+            CallInUseError: Another writer has this call open.
             StoreError: The store cannot be read or written; also from the end of the block, when
-                something could not be stored to the last.
+                something could not be stored to the last: ``error.unsaved`` has it.
             RuntimeError: The agent is not open, attached already, or answering.
         """
         from micdrop_agent.store import attach
 
-        return await attach(self, store, call_id, on_error=on_error)
+        return await attach(self, store, call_id, on_error=on_error, close_timeout=close_timeout)
 
     async def flush(self) -> None:
         """Wait until every change up to now is stored; returns at once without ``attach()``.
@@ -394,5 +397,5 @@ class Agent(AsyncContextManagerMixin, ABC):
         Raises:
             StoreError: The store fails.
         """
-        if self._core.kept is not None:
-            await self._core.kept.flush()
+        if self._core.recorder is not None:
+            await self._core.recorder.flush()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.events import Event
     from micdrop_agent.messages import Item
-    from micdrop_agent.store import KeptCall
+    from micdrop_agent.store import CallRecorder
     from micdrop_agent.text import TextFilter
     from micdrop_agent.tools import Tool
 
@@ -69,7 +69,7 @@ class Core:
     Attributes:
         owner: The core of the ``FallbackAgent`` that drives this agent; ``None`` for an agent of the application.
         began: Called with each answer in the step, and the context, in which it is started.
-        kept: What stores the conversation.
+        recorder: What stores the conversation.
         system: The system prompt, which is the first message of the conversation.
     """
 
@@ -87,11 +87,11 @@ class Core:
         "extraction",
         "home",
         "hub",
-        "kept",
         "log",
         "logger",
         "options",
         "owner",
+        "recorder",
         "state",
         "system",
         "toolset",
@@ -104,7 +104,7 @@ class Core:
         self.agent = agent
         self.options = options
         self.owner: Core | None = None
-        self.kept: KeptCall | None = None
+        self.recorder: CallRecorder | None = None
         self.logger = logging.getLogger(f"micdrop_agent.{type(agent).__name__}")
         self.log = SafeLog(self.logger, self.call_id)
         self.system = Message("system", options.system_prompt)
@@ -185,8 +185,8 @@ class Core:
 
     def call_id(self) -> str | None:
         """Name of the call, once it is kept in a store."""
-        kept = self.root().kept
-        return None if kept is None else kept.call_id
+        recorder = self.root().recorder
+        return None if recorder is None else recorder.call_id
 
     # -- as one of several children
 
@@ -266,8 +266,8 @@ class Core:
                     await self.agent.aclose()
                     await self.let_go()
             finally:
-                if self.kept is not None:
-                    await self.kept.finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
+                if self.recorder is not None:
+                    await self.recorder.finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
                 if not whole and isinstance(sys.exception(), Exception):
                     home.deliver_lost(cancelled)
 

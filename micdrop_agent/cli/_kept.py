@@ -57,7 +57,7 @@ class Kept:
         """Keep what ``agent`` says from now on.
 
         Raises:
-            CallInUseError: Somebody else keeps that call.
+            CallInUseError: Another writer has this call open.
             StoreError: The store cannot be written.
         """
         kept = await agent.attach(self._store, self._call, on_error=self._failed)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
     from micdrop_agent.testing._replies import call_tool, fault, parts, say
     from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent
+    from micdrop_agent.testing._stores import StoreContractError, check_store
     from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
     from micdrop_agent.testing._sweep import (
         INJECTIONS,
@@ -83,6 +84,7 @@ __all__ = [
     "ScriptedProvider",
     "ScriptedSTT",
     "ScriptedTTS",
+    "StoreContractError",
     "SweepReport",
     "Trace",
     "UnrecordedRequestError",
@@ -93,6 +95,7 @@ __all__ = [
     "cancel_everywhere",
     "check_call",
     "check_invariants",
+    "check_store",
     "count_steps",
     "fault",
     "memory_connection",
@@ -130,6 +133,7 @@ _HOME: Final = {
     "_provider": ("Exchange", "ReceivedRequest", "Reply", "ScriptedProvider"),
     "_replies": ("call_tool", "fault", "parts", "say"),
     "_scripted": ("HANG", "Act", "Call", "ScriptedAgent"),
+    "_stores": ("StoreContractError", "check_store"),
     "_streams": ("MemoryByteStream", "memory_connection"),
     "_sweep": (
         "INJECTIONS",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from micdrop_agent.events import MessageAdded, MessageCorrected, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolResult, is_blank
-from micdrop_agent.testing._pairs import unpaired
+from micdrop_agent.pairs import first_open_call
 
 if TYPE_CHECKING:
     from micdrop_agent.testing._probe import AnswerTrace, Trace
@@ -130,7 +130,7 @@ def _letters(text: str) -> str:
 
 
 def _check_pairs(trace: Trace) -> None:
-    left = unpaired(trace.final)
+    left = first_open_call(trace.final)
     if left is not None:
         raise InvariantError(6, f"call {left.tool_call_id} of {left.tool_name} has no result")
     results = [item.tool_call_id for item in trace.final if isinstance(item, ToolResult)]

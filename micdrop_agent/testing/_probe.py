@@ -21,7 +21,7 @@ from micdrop_agent.events import (
     MessageCorrected,
 )
 from micdrop_agent.messages import ToolResult
-from micdrop_agent.testing._pairs import unpaired
+from micdrop_agent.pairs import first_open_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,7 +289,7 @@ class Probe:
         """Whether this is the result of the tool that itself cancelled the answer and then ran to its end."""
         if not isinstance(event, MessageAdded) or not isinstance(event.message, ToolResult):
             return False
-        open_call = unpaired(source.items_when_stopped or [])
+        open_call = first_open_call(source.items_when_stopped or [])
         return open_call is not None and open_call.tool_call_id == event.message.tool_call_id
 
     def _finished(self, event: AnswerFinished) -> None:
@@ -309,6 +309,6 @@ class Probe:
             self.trace.broken(7, f"{len(running)} answers run at once")
         if not self.trace.listened:
             return
-        open_call = unpaired(list(agent.conversation))
+        open_call = first_open_call(list(agent.conversation))
         if open_call is not None and not running:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")

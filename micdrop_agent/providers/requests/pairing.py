@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import attrs
 
 from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
+from micdrop_agent.pairs import pair_calls
 from micdrop_agent.providers.json_text import arguments_object, normal_arguments
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _only_said(messages: Sequence[Message]) -> Repaired:
 class _Repair:
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = items
-        self._result_of = _pair(items)
+        self._result_of = pair_calls(items)
         """Index of a call to index of its result."""
         self._call_of = {result: call for call, result in self._result_of.items()}
         self._out = Repaired()
@@ -168,14 +169,3 @@ class _Repair:
             assert isinstance(found, ToolResult)
             output = found.output or "null"
         return PairedCall(call, arguments if readable else "{}", output)
-
-
-def _pair(items: Sequence[Item]) -> dict[int, int]:
-    open_calls: dict[str, list[int]] = {}
-    pairs: dict[int, int] = {}
-    for index, item in enumerate(items):
-        if isinstance(item, ToolCall):
-            open_calls.setdefault(item.tool_call_id, []).append(index)
-        elif isinstance(item, ToolResult) and (calls := open_calls.get(item.tool_call_id)):
-            pairs[calls.pop()] = index
-    return pairs

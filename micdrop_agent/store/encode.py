@@ -1,4 +1,4 @@
-"""One item as the text that is stored, whatever somebody put into its metadata."""
+"""One item as the string that is stored, whatever the host put into its metadata."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ logger: Final = SafeLog(logging.getLogger("micdrop_agent.store"))
 def encoded(item: Item) -> str:
     """``item`` as wire JSON.
 
-    Metadata that is no JSON is stored as the text that ``repr`` makes of it, and that is logged: a
+    Metadata that is not JSON is stored as the text that ``repr`` makes of it, and that is logged: a
     host's odd object must not keep what was said from being stored.
     """
     try:
         return _dumps(item)
     except wire.WireError as error:
-        logger.warning("stored as text, because it is no JSON: %s", error)
+        logger.warning("stored as text, because it is not JSON: %s", error)
     if isinstance(item, Message) and item.metadata is not None:
         item = attrs.evolve(item, metadata=_plain(item.metadata))
     return _dumps(attrs.evolve(item, extra=_plain(item.extra)))

@@ -12,22 +12,22 @@ import anyio
 import anyio.to_thread
 
 from micdrop_agent import wire
-from micdrop_agent.store._encode import encoded
-from micdrop_agent.store._protocol import Change, StoreError
+from micdrop_agent.store.encode import encoded
+from micdrop_agent.store.protocol import Change, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from micdrop_agent.messages import Item
-    from micdrop_agent.store._protocol import ConversationStore
+    from micdrop_agent.store.protocol import ConversationStore
 
 __all__ = ["export_jsonl", "import_jsonl"]
 
 
 async def export_jsonl(store: ConversationStore, call_id: str, file: str | os.PathLike[str]) -> int:
-    """Write a call to ``file``, whole or not at all; returns the number of its items.
+    """Write a call to ``file``, completely or not at all; returns the number of its items.
 
-    A new file can be read by its owner only: it is somebody's conversation.
+    A new file can be read by its owner only.
 
     Raises:
         UnknownCallError: There is no such call.
@@ -42,9 +42,9 @@ async def import_jsonl(store: ConversationStore, call_id: str, file: str | os.Pa
     """Begin a call with the conversation in ``file``; returns the number of its items.
 
     Raises:
-        StoreError: The call has items already, the file cannot be read, or a line of it is no
-            item (the message has its number); the store then has nothing of it.
-        CallInUseError: Somebody writes that call.
+        StoreError: The call has items already, the file cannot be read, or a line of it is not
+            an item (the message has its number); the store then has nothing of it.
+        CallInUseError: A writer has that call open.
     """
     items = await anyio.to_thread.run_sync(_read, Path(file))
     log = await store.open_call(call_id)
@@ -64,7 +64,7 @@ def _write(items: Sequence[Item], file: Path) -> None:
     temporary: str | None = None
     try:
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with open(descriptor, "w", encoding="utf-8") as opened:  # noqa: PTH123 - a descriptor is no path
+        with open(descriptor, "w", encoding="utf-8") as opened:  # noqa: PTH123 - a descriptor is not a path
             opened.writelines(encoded(item) + "\n" for item in items)
             opened.flush()
             os.fsync(descriptor)
@@ -86,8 +86,8 @@ def _read(file: Path) -> list[Item]:
     for number, line in enumerate(text.split(b"\n"), 1):
         if line.strip():
             try:
-                json.loads(line)  # alone: brackets around it must not make two half lines a whole one
+                json.loads(line)  # alone: brackets around it must not join two half lines
                 items += wire.loads(b"[" + line + b"]")
             except (wire.WireError, ValueError, RecursionError) as error:
-                raise StoreError(f"line {number} of {str(file)!r} is no item of a conversation: {error}") from error
+                raise StoreError(f"line {number} of {str(file)!r} is not an item of a conversation: {error}") from error
     return items

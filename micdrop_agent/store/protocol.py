@@ -1,8 +1,8 @@
-"""What a call and the place where it is kept say to each other."""
+"""The interface between an agent and the place where its call is stored, and the errors of both."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -17,8 +17,10 @@ __all__ = [
     "CallInUseError",
     "CallInfo",
     "CallLog",
+    "CallMovedError",
     "Change",
     "ConversationStore",
+    "LeasedCallLog",
     "StoreError",
     "UnknownCallError",
     "check_call_id",
@@ -26,11 +28,23 @@ __all__ = [
 
 
 class StoreError(MicdropError):
-    """A store could not be read or written."""
+    """A store could not be read or written.
+
+    Attributes:
+        retryable: The same request may work a moment later, for example because the store was busy
+            or out of reach.
+        unsaved: Changes that are not stored; set where ``flush()`` or the end of the agent's block
+            raises it.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.unsaved: tuple[Change, ...] = ()
 
 
 class CallInUseError(StoreError):
-    """Somebody else is keeping that call: another agent, or another process.
+    """Another writer has this call open: another agent, or another process.
 
     Attributes:
         call_id: The call.
@@ -38,14 +52,26 @@ class CallInUseError(StoreError):
     """
 
     def __init__(self, call_id: str, writer: str | None) -> None:
-        by = "" if writer is None else f" by {writer}"
-        super().__init__(f"call {call_id!r} is being kept{by}; a call has one writer at a time")
+        by = "" if writer is None else f" ({writer})"
+        super().__init__(f"another writer{by} has call {call_id!r} open; a call has one writer at a time")
         self.call_id = call_id
         self.writer = writer
 
 
+class CallMovedError(StoreError):
+    """Another writer took this call over; this one can no longer write it.
+
+    Attributes:
+        call_id: The call.
+    """
+
+    def __init__(self, call_id: str, reason: str = "another writer took it over") -> None:
+        super().__init__(f"call {call_id!r} can no longer be written here: {reason}")
+        self.call_id = call_id
+
+
 class UnknownCallError(StoreError):
-    """There is no such call in the store.
+    """The store has no such call.
 
     Attributes:
         call_id: The call.
@@ -58,14 +84,14 @@ class UnknownCallError(StoreError):
 
 @attrs.frozen
 class Change:
-    """One change of a conversation: some items went, others came in their place.
+    """One change of a conversation: some items were removed, others inserted in their place.
 
     Args:
         number: 1 for the first change of a call, then without a gap. A store ignores a number that
             it has already, because a change is sent again when it is not known to have arrived.
         index: Where it happened.
-        gone: How many items went, from ``index`` on.
-        come: The items that stand there now.
+        gone: How many items were removed, from ``index`` on.
+        come: The items that were inserted at ``index``.
     """
 
     number: int
@@ -76,7 +102,7 @@ class Change:
 
 @attrs.frozen
 class CallInfo:
-    """What is known of a stored call.
+    """One line of a list of stored calls.
 
     Args:
         call_id: The call.
@@ -105,23 +131,37 @@ class CallLog(Protocol):
         ...
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Store ``changes``, in order, each whole or not at all.
+        """Store ``changes``, in order, each completely or not at all.
 
         Raises:
+            CallMovedError: Another writer took the call over. Nothing is given again.
             Exception: Some could not be stored. All of them are given again later.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let somebody else write the call. Idempotent."""
+        """Let another writer open the call. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class LeasedCallLog(CallLog, Protocol):
+    """A call that is owned for a limited time, which has to be extended: for stores across machines."""
+
+    async def hold(self) -> None:
+        """Keep the call for this writer; runs beside the agent until it is cancelled.
+
+        Raises:
+            CallMovedError: The call is lost to another writer.
+        """
         ...
 
 
 class ConversationStore(Protocol):
-    """A place where conversations are kept; ``SqliteStore`` is one, write others for your database."""
+    """A place where conversations are stored; ``SqliteStore`` is one, write others for your database."""
 
     async def open_call(self, call_id: str) -> CallLog:
-        """Open a call for writing; a new one is begun.
+        """Open a call for writing; a call that does not exist is created.
 
         Raises:
             CallInUseError: It is open already, here or in another process.
@@ -130,7 +170,7 @@ class ConversationStore(Protocol):
         ...
 
     async def load(self, call_id: str) -> Sequence[Item]:
-        """The conversation of a call as it is now, also while somebody writes it.
+        """The conversation of a call as it is now, also while a writer has it open.
 
         Raises:
             UnknownCallError: There is no such call.
@@ -142,6 +182,6 @@ class ConversationStore(Protocol):
 def check_call_id(call_id: object) -> None:
     """Refuse what cannot be the id of a call."""
     if not isinstance(call_id, str):
-        raise TypeError(f"call_id must be a text, not {call_id!r}")
+        raise TypeError(f"call_id must be a string, not {call_id!r}")
     if not call_id or not call_id.isprintable():
-        raise ValueError(f"call_id must be a printable text and not empty, not {call_id!r}")
+        raise ValueError(f"call_id must be printable and not empty, not {call_id!r}")
