@@ -236,3 +236,11 @@ def test_the_typed_dialect_calls_what_the_model_said_a_message(backend: Backend)
     assert run_virtual(backend, scenario) == [{"type": "message", "role": "assistant", "content": "Hello."}]
     with pytest.raises(ValueError, match="dialect"):
         OpenaiAgent(api_key="k", dialect="klingon")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("make", "_variable"), AGENTS)
+def test_a_member_of_the_request_is_sent_to_the_settings(make: Callable[..., Any], _variable: str) -> None:
+    with pytest.raises(TypeError, match=r"no option 'temperature'.*settings=\{'temperature': …\}"):
+        make(api_key="k", temperature=0.3)
+    with pytest.raises(TypeError, match="did you mean 'base_url'"):
+        make(api_key="k", base_ur="http://a.test")

@@ -7,11 +7,11 @@ Source: none in Micdrop. API: https://docs.claude.com/en/api/messages.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from micdrop_agent.options import check_flag
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
+from micdrop_agent.providers.options import AnthropicOptions
 from micdrop_agent.providers.requests.claude_dialect import ClaudeBuilder, ClaudeDialect
 from micdrop_agent.providers.responses.claude_stream import ClaudeTranslator
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers.http_agent import HttpOptions
     from micdrop_agent.providers.kinds import ProviderKind
+    from micdrop_agent.providers.options import AnthropicKeywords, HttpKeywords
 
 __all__ = ["AnthropicAgent"]
 
@@ -40,9 +40,7 @@ class AnthropicAgent(HttpAgent):
     Thoughts are never spoken; with their signatures they go back next to the calls that they led to.
 
     Args:
-        cache: Ask the server to keep the beginning of the conversation for the next request, which then
-            costs less and is answered sooner.
-        options: ``model`` (``claude-haiku-5-5``), ``api_key`` (from ``ANTHROPIC_API_KEY``), ``base_url`` of
+        options: ``cache`` (``AnthropicOptions``), ``model`` (``claude-haiku-5-5``), ``api_key`` (from ``ANTHROPIC_API_KEY``), ``base_url`` of
             another server with this API, ``settings`` (``max_tokens``, 1024 by default, ``thinking``, …)
             and the other options of ``HttpAgent``, ``ModelAgent`` and ``Agent``.
 
@@ -53,11 +51,11 @@ class AnthropicAgent(HttpAgent):
     """
 
     kind: ClassVar[ProviderKind] = KINDS["anthropic"]
+    options = AnthropicOptions
 
-    def __init__(self, *, cache: bool = True, **options: Unpack[HttpOptions]) -> None:
-        check_flag("cache", cache)
-        self.cache = cache
-        super().__init__(**options)
+    def __init__(self, **options: Unpack[AnthropicKeywords]) -> None:
+        super().__init__(**cast("HttpKeywords", options))
+        self.cache: bool = cast("AnthropicOptions", self.given).cache
 
     def _headers(self) -> Mapping[str, str]:
         key = {} if self._key is None else {"x-api-key": self._key}

@@ -9,14 +9,14 @@ Source: none in Micdrop, whose agents are one per vendor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
-from micdrop_agent.options import check_flag
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
-from micdrop_agent.providers.quirks import TEMPLATE_FORM, ChatQuirks, quirks_of
+from micdrop_agent.providers.options import ChatOptions
+from micdrop_agent.providers.quirks import TEMPLATE_FORM, quirks_of
 from micdrop_agent.providers.requests.body import BodyBuilder
 from micdrop_agent.providers.requests.chat_dialect import ChatDialect
 from micdrop_agent.providers.responses.chat_stream import ChatTranslator
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from micdrop_agent.providers.attachments import Attachments
-    from micdrop_agent.providers.http_agent import HttpOptions
     from micdrop_agent.providers.kinds import ProviderKind
-    from micdrop_agent.providers.quirks import SchemaForm
+    from micdrop_agent.providers.options import ChatDialectName, ChatKeywords, HttpKeywords
+    from micdrop_agent.providers.quirks import ChatQuirks, SchemaForm
     from micdrop_agent.providers.requests.tool_forms import ToolForm
 
-__all__ = ["ChatAgent", "ChatDialectName", "chat_builder"]
-
-ChatDialectName = Literal["openai", "template"]
+__all__ = ["ChatAgent", "chat_builder"]
 
 _WITH_USAGE: Final = {"stream_options": {"include_usage": True}}
 _OPENAI: Final = KINDS["openai"]
@@ -48,15 +46,7 @@ class ChatAgent(HttpAgent):
     the guide "Quirks of servers".
 
     Args:
-        dialect: ``"openai"`` sends the conversation as it is; ``"template"`` brings it into the form
-            that chat templates of open models accept (vLLM, llama.cpp): one system message in front,
-            user and assistant in turns.
-        think: Keep what the model writes between ``<think>`` and ``</think>`` from being spoken;
-            ``"inside"`` for a model whose text begins inside its thoughts, so that only the end is marked.
-        include_usage: Ask the server to count tokens (``stream_options``); switch it off for an old
-            server that refuses it.
-        quirks: What this server wants or sends that others do not; found out by default.
-        options: ``model``, ``base_url`` (OpenAI itself by default), ``api_key`` (the environment is asked
+        options: ``dialect``, ``think``, ``include_usage`` and ``quirks`` (``ChatOptions``), ``model``, ``base_url`` (OpenAI itself by default), ``api_key`` (the environment is asked
             only for a provider that the library knows by its URL: OpenAI's key goes to OpenAI only),
             ``settings`` and the other options of ``HttpAgent``, ``ModelAgent`` and ``Agent``.
 
@@ -67,31 +57,18 @@ class ChatAgent(HttpAgent):
     """
 
     kind: ClassVar[ProviderKind] = KINDS["chat"]
+    options = ChatOptions
 
-    def __init__(
-        self,
-        *,
-        dialect: ChatDialectName = "openai",
-        think: bool | Literal["inside"] = True,
-        include_usage: bool = True,
-        quirks: ChatQuirks | None = None,
-        **options: Unpack[HttpOptions],
-    ) -> None:
-        if dialect not in get_args(ChatDialectName):
-            raise ValueError(f'dialect must be "openai" or "template", not {dialect!r}')
-        if think != "inside":
-            check_flag("think", think)
-        check_flag("include_usage", include_usage)
-        if quirks is not None and not isinstance(quirks, ChatQuirks):
-            raise TypeError(f"quirks must be a ChatQuirks, not {quirks!r}")
-        super().__init__(**options)
-        self.dialect = dialect
-        self.think = bool(think)
-        self.include_usage = include_usage
-        found = quirks_of(self.base_url, self.model) if quirks is None else quirks
-        if think == "inside":
+    def __init__(self, **options: Unpack[ChatKeywords]) -> None:
+        super().__init__(**cast("HttpKeywords", options))
+        given = cast("ChatOptions", self.given)
+        self.dialect: ChatDialectName = given.dialect
+        self.think = bool(given.think)
+        self.include_usage: bool = given.include_usage
+        found = quirks_of(self.base_url, self.model) if given.quirks is None else given.quirks
+        if given.think == "inside":
             found = attrs.evolve(found, starts_thinking=True)
-        self.quirks: ChatQuirks = attrs.evolve(found, **TEMPLATE_FORM) if dialect == "template" else found
+        self.quirks: ChatQuirks = attrs.evolve(found, **TEMPLATE_FORM) if given.dialect == "template" else found
 
     @property
     def base_url(self) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from micdrop_agent.model.agent import ModelAgent
-from micdrop_agent.model.options import ModelKeywords
-from micdrop_agent.options import check_text
+import attrs
+
+from micdrop_agent._core.options import read_options
+from micdrop_agent.model.agent import ModelAgent, ModelCore
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.http_provider import HttpProvider
 from micdrop_agent.providers.keys import credential_of, find_key, has_credentials
-from micdrop_agent.providers.requests.body import check_settings
-from micdrop_agent.transport import check_client, check_environment, check_server, open_transport
+from micdrop_agent.providers.options import HttpOptions
+from micdrop_agent.transport import check_environment, check_server, open_transport
 from micdrop_agent.transport.request_head import Headers
 from micdrop_agent.transport.url import BaseUrl
 
@@ -21,44 +22,22 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from micdrop_agent.model.options import ModelKeywords
     from micdrop_agent.model.protocol import Provider
     from micdrop_agent.providers.http_provider import Builder
     from micdrop_agent.providers.kinds import ProviderKind
+    from micdrop_agent.providers.options import HttpKeywords
     from micdrop_agent.providers.responses.translator import Translator
-    from micdrop_agent.transport import ConnectFn
 
-__all__ = ["HttpAgent", "HttpOptions"]
-
-
-class HttpOptions(ModelKeywords, total=False):
-    """The keyword options of every agent that talks to a model server, for subclasses that pass them on."""
-
-    model: str | None
-    api_key: str | None
-    client: Any
-    base_url: str | None
-    settings: Mapping[str, Any] | None
-    connect: ConnectFn | None
+__all__ = ["HttpAgent"]
 
 
 class HttpAgent(ModelAgent):
     """An agent whose model answers over HTTP.
 
     Args:
-        model: Name of the model; the provider's usual one by default.
-        api_key: The key. Defaults to the provider's environment variable, which is read only when the
-            provider itself is asked: no other server gets it, and none needs a key. Never logged or shown.
-        client: A client of your own in place of ours: an ``openai.AsyncOpenAI`` or
-            ``AsyncAzureOpenAI`` (which also brings key and URL), an ``httpx2.AsyncClient`` or an
-            ``httpx.AsyncClient``. It may be shared by many agents, and is never closed by them.
-        base_url: URL of the server, up to and including its version (``…/v1``). Defaults to the URL that
-            ``client`` was made for, then to the provider itself.
-        settings: Members merged last into the body of each request, as the provider's API names
-            them. A ``tool_choice`` that forces a call holds for the first request of an answer;
-            ``tools`` of the server's own stand beside the agent's tools.
-        connect: Opens connections in place of TCP; for tests.
-        options: ``retry``, ``timeouts``, ``max_steps``, ``max_context_tokens``, ``count_tokens`` and the
-            options of ``Agent``.
+        options: ``model``, ``api_key``, ``base_url``, ``client``, ``settings`` and ``connect``
+            (``HttpOptions``), and those of ``ModelAgent`` and ``Agent``.
 
     Raises:
         ProviderError: No key was given and the environment has none (kind ``auth``).
@@ -70,36 +49,47 @@ class HttpAgent(ModelAgent):
     __slots__ = ("_attachments", "_base_url", "_client", "_connect", "_key", "_secret", "model", "settings")
 
     takes_images: ClassVar[bool] = True
+
     kind: ClassVar[ProviderKind]
     """The provider's row in the table of kinds: its name, key variable, URL and path."""
 
-    def __init__(
-        self,
-        *,
-        model: str | None = None,
-        api_key: str | None = None,
-        client: Any = None,
-        base_url: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-        connect: ConnectFn | None = None,
-        **options: Unpack[ModelKeywords],
-    ) -> None:
-        if model is not None:
-            check_text("model", model, empty=False)
-        if base_url is not None:
-            check_text("base_url", base_url, empty=False)
-        self.model: str = self.kind.model if model is None else model
-        check_client(client)
-        self.settings: dict[str, Any] = check_settings(settings)
-        self._client = client
-        self._base_url = check_server(base_url, client)
-        self._connect = connect
+    options: ClassVar[type[HttpOptions]] = HttpOptions
+    """What an agent of this class can be told."""
+
+    def __init__(self, **options: Unpack[HttpKeywords]) -> None:
+        super().__init__(**cast("ModelKeywords", options))
+        given = self.given
+        self.model: str = given.model or self.kind.model
+        self.settings: dict[str, Any] = dict(given.settings or {})
+        self._client = given.client
+        self._base_url = check_server(given.base_url, given.client)
+        self._connect = given.connect
         self._attachments = Attachments()
-        if client is None and connect is None:
+        if given.client is None and given.connect is None:
             check_environment(self.base_url)
-        self._key = self._find_key(api_key)
-        self._secret = credential_of(client) if self._key is None else self._key
-        super().__init__(**options)
+        self._key = self._find_key(given.api_key)
+        self._secret = credential_of(given.client) if self._key is None else self._key
+
+    def _make_core(self, options: Mapping[str, Any]) -> ModelCore:
+        return ModelCore(self, self._read_options(options))
+
+    def _read_options(self, options: Mapping[str, Any]) -> HttpOptions:
+        try:
+            return read_options(self.options, options, self)
+        except TypeError as error:
+            from difflib import get_close_matches
+
+            known = attrs.fields_dict(self.options)
+            unknown = [name for name in options if name not in known]
+            if not unknown or get_close_matches(unknown[0], known, 1):
+                raise
+            # What is near to no option is most likely meant for the provider's API.
+            raise TypeError(f"{error}; members of the request go into settings={{{unknown[0]!r}: …}}") from None
+
+    @property
+    def given(self) -> HttpOptions:
+        """The options that this agent was made with."""
+        return cast("HttpOptions", self._core.options)
 
     @property
     def base_url(self) -> str:

@@ -63,7 +63,11 @@ class HttpProvider:
 
     async def open(self, request: Request) -> ProviderStream:
         """See ``Provider.open``."""
-        body = self.builder.build(request)
+        try:
+            body = self.builder.build(request)
+        except ProviderError as error:
+            error.provider = self.name  # a picture for a server that takes none
+            raise
         made: list[Translator] = []
         response = await self._post(body, lambda: made.append(self.translator()))
         if response.status in _GOOD:

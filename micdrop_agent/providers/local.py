@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 
-from micdrop_agent._core.options import read_options
 from micdrop_agent.model.agent import ModelCore
-from micdrop_agent.model.options import ModelOptions
 from micdrop_agent.options import Timeouts, check_count
 from micdrop_agent.providers.chat import ChatAgent
 from micdrop_agent.providers.kinds import KINDS
@@ -98,7 +96,7 @@ class LocalAgent(ChatAgent):
         )
 
     def _make_core(self, options: Mapping[str, Any]) -> ModelCore:
-        return _LocalCore(self, read_options(ModelOptions, options, self))
+        return _LocalCore(self, self._read_options(options))
 
     async def start_server(self) -> None:
         """Load the model; done when the agent is opened."""

@@ -7,10 +7,11 @@ Source: Micdrop package ``@micdrop/openai``, ``OpenaiAgent.ts``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
+from micdrop_agent.providers.options import OpenaiOptions
 from micdrop_agent.providers.requests.body import BodyBuilder
 from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
 from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
@@ -18,21 +19,17 @@ from micdrop_agent.providers.responses.responses_stream import ResponsesTranslat
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from micdrop_agent.providers.http_agent import HttpOptions
     from micdrop_agent.providers.kinds import ProviderKind
+    from micdrop_agent.providers.options import HttpKeywords, OpenaiKeywords, ResponsesDialectName
 
-__all__ = ["OpenaiAgent", "ResponsesDialectName"]
-
-ResponsesDialectName: TypeAlias = Literal["openai", "typed"]
+__all__ = ["OpenaiAgent"]
 
 
 class OpenaiAgent(HttpAgent):
     """Answers with a model of OpenAI, through the Responses API.
 
     Args:
-        dialect: ``"openai"`` sends messages in their short form; ``"typed"`` says of each that it is a
-            message, which llama.cpp's server insists on for what the model itself said.
-        options: ``model`` (``gpt-4o``), ``api_key`` (from ``OPENAI_API_KEY``), ``base_url`` of another
+        options: ``dialect`` (``OpenaiOptions``), ``model`` (``gpt-4o``), ``api_key`` (from ``OPENAI_API_KEY``), ``base_url`` of another
             server with this API, ``settings`` (``temperature``, ``max_output_tokens``, ``reasoning``, …)
             and the other options of ``HttpAgent``, ``ModelAgent`` and ``Agent``.
 
@@ -43,12 +40,11 @@ class OpenaiAgent(HttpAgent):
     """
 
     kind: ClassVar[ProviderKind] = KINDS["openai"]
+    options = OpenaiOptions
 
-    def __init__(self, *, dialect: ResponsesDialectName = "openai", **options: Unpack[HttpOptions]) -> None:
-        if dialect not in get_args(ResponsesDialectName):
-            raise ValueError(f'dialect must be "openai" or "typed", not {dialect!r}')
-        self.dialect = dialect
-        super().__init__(**options)
+    def __init__(self, **options: Unpack[OpenaiKeywords]) -> None:
+        super().__init__(**cast("HttpKeywords", options))
+        self.dialect: ResponsesDialectName = cast("OpenaiOptions", self.given).dialect
 
     def _make_builder(self) -> BodyBuilder:
         return BodyBuilder(

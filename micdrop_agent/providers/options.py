@@ -1,0 +1,173 @@
+"""The options of agents that ask a model server, each said once; see ``micdrop_agent._core.options``.
+
+    Agent ◀── ModelAgent ◀── HttpAgent ◀── ChatAgent, OpenaiAgent, AnthropicAgent
+    AgentOptions ◀ ModelOptions ◀ HttpOptions ◀ ChatOptions, OpenaiOptions, AnthropicOptions
+
+The keywords beside each class are what editors and type checkers complete; a test keeps the two the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import attrs
+
+from micdrop_agent.model.options import ModelKeywords, ModelOptions
+from micdrop_agent.options import check_flag, check_text
+from micdrop_agent.providers.quirks import ChatQuirks
+from micdrop_agent.providers.requests.body import check_settings
+from micdrop_agent.transport import check_client
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from micdrop_agent._core.options import Attribute
+    from micdrop_agent.transport import ConnectFn
+
+__all__ = [
+    "AnthropicKeywords",
+    "AnthropicOptions",
+    "ChatDialectName",
+    "ChatKeywords",
+    "ChatOptions",
+    "HttpKeywords",
+    "HttpOptions",
+    "OpenaiKeywords",
+    "OpenaiOptions",
+    "ResponsesDialectName",
+]
+
+ChatDialectName: TypeAlias = Literal["openai", "template"]
+ResponsesDialectName: TypeAlias = Literal["openai", "typed"]
+Think: TypeAlias = bool | Literal["inside"]
+
+
+def _filled(_: object, attribute: Attribute, value: object) -> None:
+    if value is not None:
+        check_text(attribute.name, value, empty=False)
+
+
+def _client(_: object, __: Attribute, value: object) -> None:
+    check_client(value)
+
+
+def _flag(_: object, attribute: Attribute, value: object) -> None:
+    check_flag(attribute.name, value)
+
+
+def _think(_: object, attribute: Attribute, value: object) -> None:
+    if value != "inside":
+        check_flag(attribute.name, value)
+
+
+def _chat_dialect(_: object, attribute: Attribute, value: object) -> None:
+    if value not in get_args(ChatDialectName):
+        raise ValueError(f'{attribute.name} must be "openai" or "template", not {value!r}')
+
+
+def _responses_dialect(_: object, attribute: Attribute, value: object) -> None:
+    if value not in get_args(ResponsesDialectName):
+        raise ValueError(f'{attribute.name} must be "openai" or "typed", not {value!r}')
+
+
+def _quirks(_: object, attribute: Attribute, value: object) -> None:
+    if value is not None and not isinstance(value, ChatQuirks):
+        raise TypeError(f"{attribute.name} must be a ChatQuirks, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class HttpOptions(ModelOptions):
+    """What an agent that asks a model server can be told, beside the options of every model agent."""
+
+    model: str | None = attrs.field(default=None, validator=_filled)
+    """Name of the model; the provider's usual one by default."""
+
+    api_key: str | None = attrs.field(default=None, repr=False)
+    """The key. Defaults to the provider's environment variable, which is read only when the provider itself is
+    asked: no other server gets it, and none needs a key. Never logged or shown."""
+
+    client: Any = attrs.field(default=None, repr=False, validator=_client)
+    """A client of your own in place of ours: an ``openai.AsyncOpenAI`` or ``AsyncAzureOpenAI`` (which also brings
+    key and URL), an ``httpx2.AsyncClient`` or an ``httpx.AsyncClient``. It may be shared by many agents, and is
+    never closed by them."""
+
+    base_url: str | None = attrs.field(default=None, validator=_filled)
+    """URL of the server, up to and including its version (``…/v1``). Defaults to the URL that ``client`` was made
+    for, then to the provider itself."""
+
+    settings: Mapping[str, Any] | None = attrs.field(default=None, converter=check_settings)
+    """Members merged last into the body of each request, as the provider's API names them. A ``tool_choice`` that
+    forces a call holds for the first request of an answer; ``tools`` of the server's own stand beside the agent's
+    tools. What the agent makes itself (``stream``, ``messages``, …) is refused."""
+
+    connect: ConnectFn | None = None
+    """Opens connections in place of TCP; for tests."""
+
+
+class HttpKeywords(ModelKeywords, total=False):
+    """The keywords of an ``HttpAgent``, and of subclasses that pass them on; see ``HttpOptions``."""
+
+    model: str | None
+    api_key: str | None
+    client: Any
+    base_url: str | None
+    settings: Mapping[str, Any] | None
+    connect: ConnectFn | None
+
+
+@attrs.frozen(kw_only=True)
+class ChatOptions(HttpOptions):
+    """What a ``ChatAgent`` can be told."""
+
+    dialect: ChatDialectName = attrs.field(default="openai", validator=_chat_dialect)
+    """``"openai"`` sends the conversation as it is; ``"template"`` brings it into the form that chat templates of open
+    models accept (vLLM, llama.cpp): one system message in front, user and assistant in turns."""
+
+    think: Think = attrs.field(default=True, validator=_think)
+    """Keep what the model writes between ``<think>`` and ``</think>`` from being spoken; ``"inside"`` for a model
+    whose text begins inside its thoughts, so that only the end is marked."""
+
+    include_usage: bool = attrs.field(default=True, validator=_flag)
+    """Ask the server to count tokens (``stream_options``); switch it off for an old server that refuses it."""
+
+    quirks: ChatQuirks | None = attrs.field(default=None, validator=_quirks)
+    """What this server wants or sends that others do not; found out by default."""
+
+
+class ChatKeywords(HttpKeywords, total=False):
+    """The keywords of a ``ChatAgent``; see ``ChatOptions``."""
+
+    dialect: ChatDialectName
+    think: Think
+    include_usage: bool
+    quirks: ChatQuirks | None
+
+
+@attrs.frozen(kw_only=True)
+class OpenaiOptions(HttpOptions):
+    """What an ``OpenaiAgent`` can be told."""
+
+    dialect: ResponsesDialectName = attrs.field(default="openai", validator=_responses_dialect)
+    """``"openai"`` sends messages in their short form; ``"typed"`` says of each that it is a message, which llama.cpp's
+    server insists on for what the model itself said."""
+
+
+class OpenaiKeywords(HttpKeywords, total=False):
+    """The keywords of an ``OpenaiAgent``; see ``OpenaiOptions``."""
+
+    dialect: ResponsesDialectName
+
+
+@attrs.frozen(kw_only=True)
+class AnthropicOptions(HttpOptions):
+    """What an ``AnthropicAgent`` can be told."""
+
+    cache: bool = attrs.field(default=True, validator=_flag)
+    """Ask the server to keep the beginning of the conversation for the next request, which then costs less and is
+    answered sooner."""
+
+
+class AnthropicKeywords(HttpKeywords, total=False):
+    """The keywords of an ``AnthropicAgent``; see ``AnthropicOptions``."""
+
+    cache: bool
