@@ -153,7 +153,12 @@ def read_options(kind: type[O_], keywords: Mapping[str, Any], owner: object) -> 
             from difflib import get_close_matches
 
             near = get_close_matches(name, known, 1)
-            there = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            if near:
+                there = f"did you mean {near[0]!r}?"
+            elif hasattr(type(owner), "settings"):
+                there = f"what the server reads goes into settings={{{name!r}: …}}; it has {', '.join(known)}"
+            else:
+                there = f"it has {', '.join(known)}"
             raise TypeError(f"{type(owner).__name__}() has no option {name!r}; {there}")
     return kind(**keywords)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
@@ -15,7 +16,7 @@ from micdrop_agent.providers.keys import credential_of, find_key, has_credential
 from micdrop_agent.providers.options import HttpOptions
 from micdrop_agent.transport import check_environment, check_server, open_transport
 from micdrop_agent.transport.request_head import Headers
-from micdrop_agent.transport.url import BaseUrl
+from micdrop_agent.transport.url import BaseUrl, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,6 +135,7 @@ class HttpAgent(ModelAgent):
             translator=self._make_translator,
             headers=Headers(**self._headers()),
             secret=self._secret,
+            where=partial(shown_url, self.base_url, self._path()),
         )
 
     def _path(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -27,6 +28,7 @@ _SERVER_ERROR_BODY_S: Final = 0.02
 """The same for a status of 500 and more: another server is asked, whatever the body says."""
 
 _SERVER_ERRORS: Final = 500
+_NOT_FOUND: Final = 404
 
 _GOOD: Final = range(200, 300)
 
@@ -60,6 +62,8 @@ class HttpProvider:
     translator: Callable[[], Translator] = attrs.field(repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     secret: str | None = attrs.field(default=None, repr=False)
+    where: Callable[[], str] | None = attrs.field(default=None, repr=False)
+    """Tells where requests go, as a person may see it: asked when the server does not know that address."""
 
     async def open(self, request: Request) -> ProviderStream:
         """See ``Provider.open``."""
@@ -93,7 +97,12 @@ class HttpProvider:
             body = await response.read(within=within, until=is_json)
         finally:
             await response.aclose()  # noqa: ASYNC102 - it shields and bounds itself
-        return status_error(response.status, response.headers, body, provider=self.name, secret=self.secret)
+        error = status_error(response.status, response.headers, body, provider=self.name, secret=self.secret)
+        if error.status == _NOT_FOUND and self.where is not None:
+            url = self.where()
+            ends = "" if re.search(r"/v\d", url) else ", which ends in /v1 for most servers,"
+            error.args = (f"{error} (asked {url}: look at base_url{ends} and at the name of the model)",)
+        return error
 
     async def prewarm(self) -> None:
         """See ``Provider.prewarm``."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
 
@@ -35,6 +36,9 @@ ToolKind = Literal["plain", "end_call", "semantic_turn", "ignore_user_noise"]
 OnCancel = Literal["cancel", "finish"]
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+logger: Final = logging.getLogger("micdrop_agent.tools")
+_undescribed: Final[set[str]] = set()
+"""Names of tools whose missing description was reported: once is enough for a process."""
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
 
 
@@ -142,6 +146,13 @@ class Tool:
         plan = self._plan or self._make_plan()
         strict = strict_form(plan.schema)
         text = self.description.strip() or _described(self.execute) or _described(self.input)
+        if not text and self.name not in _undescribed:
+            _undescribed.add(self.name)
+            logger.warning(
+                "the tool %r has no description, so the model cannot know when to call it; "
+                "write a docstring, or give description=",
+                self.name,
+            )
         parameters = open_form(plan.schema) if strict is None else strict
         declaration = {
             "name": self.name,

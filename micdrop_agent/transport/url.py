@@ -13,9 +13,10 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BaseUrl", "proxy_for"]
+__all__ = ["BaseUrl", "proxy_for", "shown_url"]
 
 _NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f]")
+_HOST_FIRST: Final = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*|\[[0-9a-fA-F:.]+\])(?::\d+)?(?:/[\w./-]*)?$")
 _MAX_LABEL: Final = 63
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
@@ -58,7 +59,7 @@ class BaseUrl:
         except ValueError as error:
             raise ValueError(f"base_url is no URL: {error}") from None
         if parts.scheme not in _DEFAULT_PORTS:
-            raise ValueError("base_url must begin with http:// or https://")
+            raise ValueError(f"base_url must begin with http:// or https://{_with_scheme(url)}")
         if not host:
             raise ValueError("base_url names no host")
         if _NOT_IN_A_URL.search(url):
@@ -192,3 +193,17 @@ def _in_network(host: str, network: str) -> bool:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:
         return False
+
+
+def shown_url(base_url: str, path: str) -> str:
+    """Where requests go, as a person may see it: no credentials and no query."""
+    base = BaseUrl.parse(base_url)
+    return f"{'https' if base.tls else 'http'}://{base.authority}{base.prefix}{path}"
+
+
+def _with_scheme(url: str) -> str:
+    """What a URL without a scheme may have meant; nothing if it may hold a password."""
+    if "@" in url or not _HOST_FIRST.match(url):
+        return ""
+    scheme = "http" if url.startswith(("localhost", "127.", "[::1]")) else "https"
+    return f": did you mean {scheme}://{url} ?"

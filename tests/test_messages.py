@@ -1,0 +1,97 @@
+"""Mistakes made on purpose: each message says what was wrong and what to do."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from micdrop_agent import ChatAgent, EchoAgent, FallbackAgent, OpenaiAgent, ProviderError, Tool
+from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, run_virtual
+
+if TYPE_CHECKING:
+    from micdrop_agent.testing import Backend
+
+NEAR: list[tuple[Any, dict[str, Any], str]] = [
+    (EchoAgent, {"sytem_prompt": "x"}, "no option 'sytem_prompt'; did you mean 'system_prompt'?"),
+    (FallbackAgent, {"factories": [EchoAgent], "first_chunk_timout": 1}, "did you mean 'first_chunk_timeout'?"),
+    (OpenaiAgent, {"api_key": "k", "temperature": 0.2}, "settings={'temperature': …}"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "words"), NEAR)
+def test_an_unknown_option_names_the_nearest_one_or_where_it_belongs(
+    kind: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("localhost:11434/v1", "did you mean http://localhost:11434/v1 ?"),
+        ("127.0.0.1:8080", "did you mean http://127.0.0.1:8080 ?"),
+        ("api.example.com/v1", "did you mean https://api.example.com/v1 ?"),
+        ("user:secret@host/v1", "must begin with http:// or https://"),
+        ("ftp://host/v1", "must begin with http:// or https://"),
+    ],
+)
+def test_a_base_url_without_a_scheme_is_refused_with_the_one_that_was_meant(url: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(meant)) as raised:
+        ChatAgent(base_url=url, model="m", api_key="k")
+
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "asked", "hint"),
+    [
+        ("http://server:80", "http://server/chat/completions", True),
+        ("http://me:secret@server/v1?key=secret", "http://server/v1/chat/completions", False),
+    ],
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_404_says_which_url_was_asked(backend: Backend, base_url: str, asked: str, hint: bool) -> None:
+    async def main() -> str:
+        async with (
+            ScriptedProvider([fault("status", status=404)]) as provider,
+            ChatAgent(base_url=base_url, model="m", api_key="k", connect=provider.connect) as agent,
+        ):
+            agent.add_user_message("Hello?")
+            with pytest.raises(ProviderError) as raised:
+                await anext(agent.answer())
+            assert raised.value.kind == "not_found"
+            return str(raised.value)
+
+    said = run_virtual(backend, main)
+
+    assert f"(asked {asked}: look at base_url" in said
+    assert ("ends in /v1" in said) == hint
+    assert "secret" not in said
+
+
+def test_awaiting_an_answer_says_how_to_wait_for_it() -> None:
+    async def main() -> None:
+        async with EchoAgent() as agent:
+            answer: Any = agent.answer()
+            with pytest.raises(TypeError, match=re.escape("await answer.wait()")):
+                await answer
+
+    anyio.run(main)
+
+
+def test_a_tool_without_a_description_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    def undescribed(x: int) -> int:
+        return x
+
+    with caplog.at_level(logging.WARNING, "micdrop_agent.tools"):
+        for _ in range(2):
+            Tool(name="undescribed_for_the_test", execute=undescribed)
+        Tool(name="well_known", description="Does it.", execute=undescribed)
+
+    said = [record.getMessage().split(",")[0] for record in caplog.records]
+    assert said == ["the tool 'undescribed_for_the_test' has no description"]
