@@ -44,7 +44,7 @@ from micdrop_agent.events import (
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts, TurnContext
 from micdrop_agent.result import AnswerResult, TraceEvent
-from micdrop_agent.tools import Tool, tool
+from micdrop_agent.tools import Deps, Tool, tool
 
 if TYPE_CHECKING:
     from micdrop_agent.fallback.agent import FallbackAgent
@@ -79,6 +79,7 @@ __all__ = [
     "ChatAgent",
     "Conversation",
     "ConversationStore",
+    "Deps",
     "EchoAgent",
     "EndCallRequested",
     "Event",

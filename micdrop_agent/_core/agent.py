@@ -123,6 +123,12 @@ class Agent(AsyncContextManagerMixin, ABC):
         """
         await self._core.aclose()
 
+    @property
+    def deps(self) -> Any:
+        """What the application gave this agent (or the one around it) for its tools; ``None`` if nothing."""
+        own = self._core.options.deps
+        return self._core.root().options.deps if own is None else own
+
     # -- answers
 
     def answer(self) -> Answer:

@@ -124,7 +124,8 @@ class Core:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
         self._left_to_do: list[Callable[[], Awaitable[None]]] = []
-        self.tools_at_work: set[ToolRun] = set()
+        self.last_filler = ""
+        self.tools_at_work: dict[ToolRun, None] = {}
         """Tools that run, and threads of tools that nobody waits for any more."""
         self._all_done: anyio.Event | None = None
         self._alive = 0

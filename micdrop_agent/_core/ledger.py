@@ -128,6 +128,11 @@ class Ledger:
         return self.chunks[0] if self.chunks else ""
 
     @property
+    def speaking(self) -> bool:
+        """Whether a text that is to be stored has begun and has not ended."""
+        return self.open is not None and not self.open.aside
+
+    @property
     def open_text(self) -> str:
         """What has been spoken since the last stored message; what a next child continues."""
         segment = self.open

@@ -78,6 +78,9 @@ class SharedOptions:
     """``hook(agent, turn)``, sync or async, before each answer. ``True`` skips the generation, a string is said
     and stored in its place, a ``TurnContext`` is in the requests of that answer."""
 
+    deps: Any = None
+    """An object of the application's own, for tools: a parameter annotated ``Deps[…]`` gets it, and ``agent.deps`` is it."""
+
     record_interrupted: bool = attrs.field(default=True, validator=flag)
     """Store the heard part of a cut answer, marked ``interrupted``."""
 
@@ -124,6 +127,7 @@ class SharedKeywords(TypedDict, total=False):
 
     tools: Iterable[Tool | Callable[..., Any]]
     on_before_answer: BeforeAnswer | None
+    deps: Any
     record_interrupted: bool
     raise_on_failure: bool
     buffer_size: int | None

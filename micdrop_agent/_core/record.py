@@ -34,6 +34,7 @@ class Facts:
         "ended",
         "ends_call",
         "extracted",
+        "filled",
         "filler",
         "finish_reason",
         "first_chunk_at",
@@ -53,6 +54,8 @@ class Facts:
         self.requests = 0
         self.attempts: list[Attempt] = []
         self.extracted: Any = None
+        self.filled = False
+        """A tool's filler was said."""
         self.filler: object = None
         """The turn whose hook has said something."""
         self.skipped = False

@@ -12,11 +12,13 @@ from __future__ import annotations
 import inspect
 import math
 import types
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
 
+from micdrop_agent._core.filler import speak_filler
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.home import cancelled_from_outside
 from micdrop_agent._core.ledger import CANCELLED_OUTPUT
@@ -118,13 +120,18 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
     turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id, agent=turn.label)
     run = ToolRun(turn, call, next((tool for tool in turn.tools if tool.name == name), None), apart=apart)
     at_work = turn.root.tools_at_work
-    at_work.add(run)
+    at_work[run] = None
+    if run.tool is not None and run.tool.filler is not None and not turn.facts.filled:
+        run.filler_due = anyio.current_time() + run.tool.filler_after
+        turn.root.spawn(partial(speak_filler, run, run.tool), f"micdrop filler {name}")
     try:
         await run.execute()
     finally:
         run.over = True
+        if run.filler is not None:
+            run.filler.cancel()
         if not run.at_work:
-            at_work.discard(run)
+            at_work.pop(run, None)
         # The tool itself cancelled the answer and was then cancelled, or raised.
         if call.deferred and run.output is None:
             turn.emit_all(turn.ledger.close_call(call, CANCELLED_OUTPUT))
@@ -161,6 +168,9 @@ class ToolRun:
         self.output: str | None = None
         self.failed = False
         self.over = False
+        self.filler_due = math.inf
+        self.filler: anyio.CancelScope | None = None
+        """What waits to say that it takes a moment."""
         self.in_thread = tool is not None and tool.thread
 
     async def execute(self) -> None:
@@ -232,7 +242,7 @@ class ToolRun:
             return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:
-            value = bound.invoke(agent)
+            value = bound.invoke(agent, turn=self.turn)
         finally:
             self.call.on_stack = False
         if inspect.isawaitable(value):
@@ -242,11 +252,11 @@ class ToolRun:
     def _blocking(self, bound: BoundCall) -> list[Any]:
         """In a thread, which may go on when nobody waits for it any more."""
         try:
-            return [bound.invoke(self.turn.agent)]
+            return [bound.invoke(self.turn.agent, turn=self.turn)]
         finally:
             self.in_thread = False
             if self.over:
-                self.turn.root.tools_at_work.discard(self)
+                self.turn.root.tools_at_work.pop(self, None)
 
     @property
     def at_work(self) -> bool:

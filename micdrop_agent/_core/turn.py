@@ -233,6 +233,15 @@ class Turn:
                 text = text_filter.feed(text)
         self._say(text)
 
+    def say(self, text: str, *, store: bool = False) -> None:
+        """Say ``text`` now, as the progress of a tool; it is stored only with ``store``, or within a sentence."""
+        if not text or not self.claim() or self.facts.ended:
+            return
+        within = self.ledger.speaking  # what is stored stays what was heard
+        self._say(text, aside=not (store or within))
+        if store and not within:
+            self.emit_all(self.ledger.commit())
+
     async def drain(self) -> None:
         """Let the consumer run; with a ``buffer_size``, wait until it has kept up."""
         await anyio.lowlevel.checkpoint()
@@ -365,13 +374,13 @@ class Turn:
         self.facts.filler = self
         return True
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, *, aside: bool | None = None) -> None:
         if not text:
             return
         if self.facts.first_chunk_at is None:
             now = self.facts.first_chunk_at = self.facts.clock()
             self.facts.note("first_chunk", now, agent=self.label)
-        self.ledger.say(text, aside=self.aside)
+        self.ledger.say(text, aside=self.aside if aside is None else aside)
         self.answer.push(text)
 
     def _release(self) -> None:

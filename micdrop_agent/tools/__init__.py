@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent.tools._context import Deps
 from micdrop_agent.tools._control import control_tools
 from micdrop_agent.tools._decorator import FunctionTool, tool
 from micdrop_agent.tools._set import ToolSet
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BoundCall",
+    "Deps",
     "FunctionTool",
     "OnCancel",
     "Tool",

@@ -19,10 +19,11 @@ from micdrop_agent.tools._types import Hints, is_class
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from micdrop_agent.tools._context import ContextKind
     from micdrop_agent.tools._schema import Schema
 
-Call = Callable[[Any, Any], Any]
-"""Calls the tool's function: the value made of the arguments, the agent."""
+Call = Callable[[Any, "Mapping[ContextKind, Any]"], Any]
+"""Calls the tool's function: the value made of the arguments, and what is not of the model."""
 
 
 @attrs.frozen
@@ -58,10 +59,8 @@ def plan_function(function: Callable[..., Any]) -> Plan:
             **keywords,
         }, problems
 
-    def call(keywords: Any, agent: Any) -> Any:
-        if signature.context is not None:
-            return function(**keywords, **{signature.context: agent})
-        return function(**keywords)
+    def call(keywords: Any, given: Mapping[ContextKind, Any]) -> Any:
+        return function(**keywords, **{name: given[kind] for kind, name in signature.contexts.items()})
 
     return Plan(schema, value_of, call, structurer.prepare)
 
@@ -125,11 +124,11 @@ def _with_defs(schema: Schema, builder: SchemaBuilder) -> Schema:
 
 def _value_call(function: Callable[..., Any] | None) -> Call:
     if function is None:
-        return lambda _value, _agent: None
-    context, keyword, takes_it = takes_value(function, Hints.of(innermost(function)))
+        return lambda _value, _given: None
+    contexts, keyword, takes_it = takes_value(function, Hints.of(innermost(function)))
 
-    def call(value: Any, agent: Any) -> Any:
-        keywords = {} if context is None else {context: agent}
+    def call(value: Any, given: Mapping[ContextKind, Any]) -> Any:
+        keywords = {name: given[kind] for kind, name in contexts.items()}
         if not takes_it:
             return function(**keywords)
         if keyword is not None:

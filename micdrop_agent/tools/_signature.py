@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from micdrop_agent.tools._callables import innermost, name_of
+from micdrop_agent.tools._context import context_kind
 from micdrop_agent.tools._models import default_of, is_field_info
-from micdrop_agent.tools._types import Field, strip, union_members
+from micdrop_agent.tools._types import Field, strip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from micdrop_agent.tools._context import ContextKind
     from micdrop_agent.tools._types import Hints
 
-_ROOT_PACKAGE: Final = __name__.partition(".")[0]
-_AGENT_NAME: Final = re.compile(r"""["']?(?:Optional\[)?(?:\w+\.)*(\w+)\]?["']?(?:\s*\|\s*None)?["']?""")
 _REFUSED_KINDS: Final[dict[Any, str]] = {
     inspect.Parameter.VAR_POSITIONAL: "takes *{}",
     inspect.Parameter.VAR_KEYWORD: "takes **{}",
@@ -33,7 +31,8 @@ class Signature:
     """The arguments that the model fills, and the parameter that gets the agent."""
 
     fields: tuple[Field, ...]
-    context: str | None
+    contexts: Mapping[ContextKind, str]
+    """Parameters that the model does not see, by what they get."""
     defaults: Mapping[str, Callable[[], Any]] = attrs.Factory(dict[str, Any])
     """Values of those whose default the function does not have itself (pydantic's ``Field(…)``)."""
 
@@ -49,7 +48,7 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
     name = name_of(function)
     texts = _docstring.arguments(inspect.getdoc(innermost(function)))
     fields: list[Field] = []
-    context: str | None = None
+    contexts: dict[ContextKind, str] = {}
     defaults: dict[str, Callable[[], Any]] = {}
     for parameter in _parameters(function):
         refused = _REFUSED_KINDS.get(parameter.kind)
@@ -58,8 +57,9 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
                 f"{name} {refused.format(parameter.name)}: a tool needs a name and a type for every argument"
             )
         hint = _resolve(function, parameter, hints)
-        if _is_agent(hint, parameter.name) or _is_unannotated_agent(parameter):
-            context = _only_one(context, parameter.name, name)
+        kind = context_kind(hint, parameter)
+        if kind is not None:
+            _only_one(contexts, kind, parameter.name, name)
             continue
         if parameter.annotation is inspect.Parameter.empty:
             raise TypeError(_missing_annotation(name, parameter))
@@ -78,31 +78,31 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
             required=required,
         )
         fields.append(field if required else attrs.evolve(field, default=default))
-    return Signature(tuple(fields), context, defaults)
+    return Signature(tuple(fields), contexts, defaults)
 
 
-def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[str | None, str | None, bool]:
+def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[Mapping[ContextKind, str], str | None, bool]:
     """How a function that gets all arguments as one value is called.
 
     Returns:
-        The parameter that gets the agent, the one that gets the value by name (a keyword-only
+        The parameters that get the agent, the turn and the deps, the one that gets the value by name (a keyword-only
         one), and whether the value is passed at all.
 
     Raises:
-        TypeError: It needs more than the value and the agent.
+        TypeError: It needs more than the value and what is not of the model.
     """
     try:
         parameters = _parameters(function)
     except TypeError:  # some built-ins have no signature to read
-        return None, None, True
-    context: str | None = None
+        return {}, None, True
+    contexts: dict[ContextKind, str] = {}
     others: list[inspect.Parameter] = []
     for parameter in parameters:
         unread = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if unread or parameter.kind is parameter.POSITIONAL_ONLY:
             others += [] if parameter.kind is parameter.VAR_KEYWORD else [parameter]
-        elif _is_unannotated_agent(parameter) or _is_agent(_annotation(function, parameter, hints), parameter.name):
-            context = _only_one(context, parameter.name, name_of(function))
+        elif kind := context_kind(_annotation(function, parameter, hints), parameter):
+            _only_one(contexts, kind, parameter.name, name_of(function))
         else:
             others.append(parameter)
     needed = [p for p in others if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
@@ -112,7 +112,7 @@ def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[str | None,
     takers = needed or others
     taker = takers[0] if takers else None
     keyword = taker.name if taker is not None and taker.kind is taker.KEYWORD_ONLY else None
-    return context, keyword, taker is not None
+    return contexts, keyword, taker is not None
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -137,7 +137,7 @@ def _annotation(function: Any, parameter: inspect.Parameter, hints: Hints) -> An
 
 def _resolve(function: Any, parameter: inspect.Parameter, hints: Hints) -> Any:
     hint = _annotation(function, parameter, hints)
-    if isinstance(hint, str) and not _is_agent(hint, parameter.name):
+    if isinstance(hint, str) and context_kind(hint, parameter) is None:
         raise TypeError(
             f"{name_of(function)}: the type of {parameter.name}, {hint!r}, does not exist at run time; "
             "import it outside of TYPE_CHECKING"
@@ -145,41 +145,10 @@ def _resolve(function: Any, parameter: inspect.Parameter, hints: Hints) -> Any:
     return hint
 
 
-def _is_unannotated_agent(parameter: inspect.Parameter) -> bool:
-    return parameter.name == "agent" and parameter.annotation is inspect.Parameter.empty
-
-
-def _is_agent(hint: Any, name: str) -> bool:
-    """Whether the parameter ``name`` takes the agent: ``Agent``, or any class below it."""
-    if isinstance(hint, str):
-        # Imported for type checkers only, so its name is all there is.
-        match = _AGENT_NAME.fullmatch(hint.strip())
-        return match is not None and (name == "agent" or match[1].endswith("Agent") or match[1] in _agent_names())
-    hint = strip(hint)[0]
-    options = [each for each in union_members(hint) or (hint,) if each is not type(None)]
-    if len(options) != 1 or not isinstance(options[0], type):
-        return False
-    return any(
-        cls.__name__ == "Agent" and cls.__module__.partition(".")[0] == _ROOT_PACKAGE for cls in options[0].__mro__
-    )
-
-
-def _agent_names() -> set[str]:
-    """Names of all classes below ``Agent`` that exist by now."""
-    core = sys.modules.get(f"{_ROOT_PACKAGE}._core.agent")  # not imported from here: it stands on this package
-    left: list[type[Any]] = [] if core is None else [core.Agent]
-    names: set[str] = set()
-    while left:
-        cls = left.pop()
-        names.add(cls.__name__)
-        left += cls.__subclasses__()
-    return names
-
-
-def _only_one(context: str | None, name: str, function: str) -> str:
-    if context is not None:
-        raise TypeError(f"{function}: {context} and {name} would both get the agent")
-    return name
+def _only_one(contexts: dict[ContextKind, str], kind: ContextKind, name: str, function: str) -> None:
+    if kind in contexts:
+        raise TypeError(f"{function}: {contexts[kind]} and {name} would both get the {kind}")
+    contexts[kind] = name
 
 
 def _missing_annotation(function: str, parameter: inspect.Parameter) -> str:

@@ -18,7 +18,7 @@ import copy
 import inspect
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
 import attrs
 
@@ -27,10 +27,12 @@ from micdrop_agent.options import check_flag, check_seconds, check_text
 from micdrop_agent.tools._callables import innermost, is_async, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from micdrop_agent.tools._plan import Plan
     from micdrop_agent.tools._schema import Schema
+
+Filler: TypeAlias = "str | Sequence[str] | Callable[[], str | None] | None"
 
 ToolKind = Literal["plain", "end_call", "semantic_turn", "ignore_user_noise"]
 OnCancel = Literal["cancel", "finish"]
@@ -50,6 +52,8 @@ class ToolOptions(TypedDict, total=False):
     timeout: float | None
     on_cancel: OnCancel
     thread: bool
+    filler: Filler
+    filler_after: float
 
 
 def _check_name(_: object, __: object, name: Any) -> None:
@@ -64,6 +68,18 @@ def _check_flag(_: object, attribute: attrs.Attribute[bool], value: Any) -> None
 
 def _check_timeout(_: object, __: object, value: Any) -> None:
     check_seconds("timeout", value, zero=False, none=True)
+
+
+def _check_filler(_: object, __: object, value: Any) -> None:
+    if value is None or callable(value):
+        return
+    texts: Any = [value] if isinstance(value, str) else value
+    if type(texts) not in (list, tuple) or not texts or not all(isinstance(text, str) and text for text in texts):
+        raise TypeError(f"filler must be a text, several of them, or a function that returns one, not {value!r}")
+
+
+def _check_filler_after(_: object, __: object, value: Any) -> None:
+    check_seconds("filler_after", value)
 
 
 def _check_execute(_: object, __: object, value: Any) -> None:
@@ -117,6 +133,13 @@ class Tool:
 
     thread: bool = attrs.field(default=False, validator=_check_flag)
     """Run it in a worker thread, for functions that block."""
+
+    filler: Filler = attrs.field(default=None, validator=_check_filler)
+    """Said once in an answer when the tool takes long: a text, several to take in turn, or a function that
+    returns one."""
+
+    filler_after: float = attrs.field(default=0.8, validator=_check_filler_after)
+    """Seconds after which that is said, if the tool still runs."""
 
     kind: ToolKind = attrs.field(default="plain")
     """Which built-in control tool this is."""
@@ -281,13 +304,15 @@ class BoundCall:
 
     _value: Any = attrs.field(repr=False)
 
-    def invoke(self, agent: object = None) -> Any:
+    def invoke(self, agent: object = None, *, turn: object = None) -> Any:
         """Call the function; what an async one returns has still to be awaited.
 
         Args:
-            agent: What a parameter for the agent gets.
+            agent: What a parameter for the agent gets; its ``deps`` are for the parameter that wants them.
+            turn: What a parameter for the turn gets.
         """
-        return cast("Plan", self.tool._plan).call(self._value, agent)  # pyright: ignore[reportPrivateUsage] - one unit with Tool
+        plan = cast("Plan", self.tool._plan)  # pyright: ignore[reportPrivateUsage] - one unit with Tool
+        return plan.call(self._value, {"agent": agent, "turn": turn, "deps": getattr(agent, "deps", None)})
 
 
 def _described(source: Any) -> str:
