@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,3 +147,83 @@ def test_a_stream_that_fails_says_what_came_and_then_raises(backend: Backend) ->
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         Speech(**options)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("buffer_size", [None, 0, 3])
+def test_an_agent_with_speech_hands_out_sentences_and_stores_the_original(
+    backend: Backend, buffer_size: int | None
+) -> None:
+    async def scenario() -> None:
+        chunks = [TEXT[place : place + 4] for place in range(0, len(TEXT), 4)]
+        async with ScriptedAgent(chunks, speech=Speech(), buffer_size=buffer_size) as agent:
+            agent.add_user_message("Hello")
+            answer = agent.answer()
+            assert [piece async for piece in answer] == PIECES
+            assert answer.text == TEXT
+            assert agent.conversation[-1] == Message("assistant", TEXT)
+
+    run_virtual(backend, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("count", range(7))
+@pytest.mark.parametrize("how", ["received", "number", "text"])
+@pytest.mark.parametrize("pause", [0.0, 50.0])
+@pytest.mark.parametrize("size", [4, 1000])
+def test_a_barge_in_on_an_agent_with_speech_stores_what_the_pieces_stand_for(
+    backend: Backend, count: int, how: str, pause: float, size: int
+) -> None:
+    options = Speech()
+    pieces = options.filter()
+    pieces.feed(TEXT)
+    pieces.finish()
+
+    async def scenario() -> None:
+        chunks = [TEXT[place : place + size] for place in range(0, len(TEXT), size)]
+        async with ScriptedAgent(chunks, speech=options) as agent:
+            agent.add_user_message("Hello")
+            answer = agent.answer()
+            heard = "".join([await answer.receive() for _ in range(count if count < len(PIECES) else 6)])
+            await anyio.sleep(pause)  # the model may have ended long ago; what was not taken is cut all the same
+            agent.cancel(heard={"received": None, "number": len(heard), "text": heard}[how])
+            assert [piece async for piece in answer] == []
+            stored = TEXT[: pieces.original(len(heard))]
+            last = agent.conversation[-1]
+            assert isinstance(last, Message)
+            assert (last.content if last.role == "assistant" else "") == stored
+
+    run_virtual(backend, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_half_a_piece_that_was_heard_is_half_of_its_original(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedAgent(["**This** is one ", "sentence. And more."], speech=Speech()) as agent:
+            agent.add_user_message("Hello")
+            answer = agent.answer()
+            assert await answer.receive() == "This is one sentence. "
+            answer.cancel(heard=len("This is"))
+            last = agent.conversation[-1]
+            assert isinstance(last, Message)
+            assert last.content == "**This** is"
+
+    run_virtual(backend, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_whoever_only_waits_for_an_answer_with_speech_has_all_of_it(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with ScriptedAgent([TEXT], speech=Speech()) as agent:
+            agent.add_user_message("Hello")
+            answer = agent.answer()
+            assert (await answer.wait()).text == TEXT
+            assert [piece async for piece in answer] == PIECES
+            assert answer.text == TEXT
+
+    run_virtual(backend, scenario)
+
+
+def test_speech_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"speech must be a Speech"):
+        ScriptedAgent(["A"], speech="en")  # type: ignore[arg-type]  # the mistake that the test is about

@@ -24,6 +24,7 @@ from micdrop_agent._core.home import cancel_soon, cancelled_from_outside
 from micdrop_agent._core.pipe import Pipe
 from micdrop_agent._core.playback import heard_since
 from micdrop_agent._core.record import Ending
+from micdrop_agent._core.spoken_pipe import SpokenPipe
 from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, words_of
 from micdrop_agent.events import (
@@ -107,7 +108,11 @@ class Answer(ObjectReceiveStream[str]):
         self._waiters = 0
         self.turn = Turn(self, core, prompt=prompt, scope=self._scope)
         self.ledger = self.turn.ledger
-        self.pipe = Pipe(self.ledger.took, home.loop)
+        speech = core.options.speech
+        if speech is None:
+            self.pipe = Pipe(self.ledger.took, home.loop)
+        else:
+            self.pipe = SpokenPipe(self.ledger.took, home.loop, speech)
         self.next_chunk = self.pipe.receive
 
     # -- for everybody
@@ -268,7 +273,7 @@ class Answer(ObjectReceiveStream[str]):
             return  # as a reader's clean-up does, after a barge-in
         upto = ledger.received
         if heard is not None:
-            upto = heard_since(ledger.restarted, heard, ledger.text[:upto])
+            upto = heard_since(ledger.restarted, pipe.heard_in_original(heard), ledger.text[:upto])
         running = self._status == "running"
         self.turn.fence()
         if self._linger is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.options import TurnContext
+    from micdrop_agent.speech import Speech
     from micdrop_agent.tools import Tool
 
     Verdict: TypeAlias = bool | str | TurnContext | None
@@ -67,6 +68,15 @@ def several(_: object, attribute: Attribute, value: object) -> None:
         raise TypeError(f"{attribute.name} must be a list of tools or functions, not {value!r}")
 
 
+def speaking(_: object, attribute: Attribute, value: object) -> None:
+    """Refuse what is not a ``Speech``; nothing of it is loaded where it is left out."""
+    if value is not None:
+        from micdrop_agent.speech import Speech
+
+        if not isinstance(value, Speech):
+            raise TypeError(f"{attribute.name} must be a Speech(...), not {value!r}")
+
+
 @attrs.frozen(kw_only=True)
 class SharedOptions:
     """What a ``FallbackAgent`` can be told too."""
@@ -90,6 +100,10 @@ class SharedOptions:
     buffer_size: int | None = attrs.field(default=None, validator=count)
     """Chunks that may wait for the consumer before the producer waits too; ``None`` is no limit (the text of an
     answer is bounded by the model)."""
+
+    speech: Speech | None = attrs.field(default=None, validator=speaking)
+    """Hand each answer to its consumer in sentences for a voice, without Markdown; the original is stored. ``heard``
+    counts characters of what the consumer received."""
 
 
 @attrs.frozen(kw_only=True)
@@ -131,6 +145,7 @@ class SharedKeywords(TypedDict, total=False):
     record_interrupted: bool
     raise_on_failure: bool
     buffer_size: int | None
+    speech: Speech | None
 
 
 class AgentKeywords(SharedKeywords, total=False):

@@ -166,9 +166,12 @@ class Pipe:
         if self.pending:
             return self._take()
         if not self.cut:
-            self.drained = True
-            self.moved()
+            self._reached_end()
         return None
+
+    def heard_in_original(self, heard: int | str | None) -> int | str | None:
+        """What was heard of what was received, in the terms of the text that is stored: the same."""
+        return heard
 
     def count_all(self) -> None:
         """What is pending counts as received, and stays there to be read."""
@@ -199,6 +202,11 @@ class Pipe:
             self._room.unpark_all()
         if self._progress is not None:
             self._progress.unpark_all()
+
+    def _reached_end(self) -> None:
+        """A reader sees that no chunk follows."""
+        self.drained = True
+        self.moved()
 
     def _take(self) -> str:
         chunk = self._rest.pop() if self._rest else self._inbox.receive_nowait()

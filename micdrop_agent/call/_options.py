@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import attrs
 
 from micdrop_agent._core.agent import Agent
-from micdrop_agent.call._pieces import splitter_factory
+from micdrop_agent._core.core import core_of
+from micdrop_agent.call._pieces import AsItComes, splitter_factory
 from micdrop_agent.options import check_count, check_flag, check_seconds, check_text
 from micdrop_agent.speech import Speech
 
@@ -165,6 +166,8 @@ class Options:
 
     def new_splitter(self) -> Splitter:
         """What cuts one text for the voice."""
+        if self.speech is None and self.agent is not None and core_of(self.agent).options.speech is not None:
+            return AsItComes()  # the agent's answers come in sentences
         return splitter_factory(self.speech)()
 
 
