@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from micdrop_agent.testing import BACKENDS, ScriptedProvider, parts, run_virtual
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.testing import Backend, Reply
+    from micdrop_agent.testing import Backend, Exchange, Reply
 
 MAKERS = [OpenaiAgent, ChatAgent, MistralAgent]
 CALL = '<tool_call>{"name": "book", "arguments": {"day": "friday"}}</tool_call>'
@@ -126,6 +127,26 @@ def test_a_response_that_was_nothing_but_a_call_of_no_tool_has_said_nothing(back
 def test_a_token_of_the_template_is_not_spoken(backend: Backend, maker: Callable[..., Any], token: str) -> None:
     spoken, _, result, _ = talk(backend, maker, [say(*cut(f"Hello there.{token}", 3))])
     assert spoken == result.text == "Hello there."
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 1, "completion_tokens": 2}])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_call_that_cannot_be_read_is_told_to_the_model(backend: Backend, usage: Any, together: bool) -> None:
+    made = {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "book", "arguments": '{"day": oops'}}]}
+    end = {"finish_reason": "tool_calls", "usage": usage}
+    choices: list[Any] = [{"delta": made, **end}] if together else [{"delta": made}, {"delta": {}, **end}]
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.head()
+        for choice in choices:
+            await exchange.send(b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, **choice}]}).encode())
+        await exchange.send(b"data: [DONE]\n\n")
+        await exchange.end()
+
+    spoken, booked, result, requests = talk(backend, ChatAgent, [reply, say("Which day?")])
+    assert (spoken, booked, requests, result.status) == ("Which day?", [], 2, "completed")
+    assert result.requests == 2
 
 
 THOUGHTS = "The user wants the hours.</think>We open at nine."

@@ -121,6 +121,11 @@ class CallAssembler:
         """Whether any call was begun."""
         return bool(self._calls)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a call has begun that has not come out yet."""
+        return self._ready < len(self._calls)
+
     def add(self, fragments: Iterable[object]) -> list[CallReady]:
         """Take the fragments of one chunk; returns the calls that are known to be whole now.
 

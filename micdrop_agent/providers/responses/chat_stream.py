@@ -64,6 +64,7 @@ class ChatTranslator(Translator):
         "_calling",
         "_calls",
         "_doubtful",
+        "_in_call",
         "_odd_chunk",
         "_quirks",
         "_raw_reason",
@@ -101,6 +102,8 @@ class ChatTranslator(Translator):
         self._usage_told = _NOTHING_TOLD
         self._doubtful = False
         """A finish reason came although there was more to come."""
+        self._in_call = False
+        """The finish reason came with a part of a call."""
         self._odd_chunk: dict[str, Any] | None = None
         """A chunk without choices that says something: the failure, if nothing else comes."""
         self._spoke = False
@@ -183,6 +186,7 @@ class ChatTranslator(Translator):
         raw = choice.get("finish_reason") or choice.get("finishReason")  # Gemini has sent it like that
         if isinstance(raw, str) and raw.lower() not in _NO_REASON:
             self._doubtful = self._doubtful or (first and not self._calls.started)
+            self._in_call = is_dict(delta) and bool(delta.get("tool_calls"))
             self._stop(raw)
 
     def _delta(self, delta: dict[str, Any]) -> None:
@@ -245,6 +249,11 @@ class ChatTranslator(Translator):
         # At the token limit the last call may have been cut: running it would be a guess.
         if self._reason != "length":
             self._take(self._calls.take_whole(at_end=True))
+            if self._in_call and self._calls.waiting:
+                self._doubtful = True  # a reason with every fragment: more of the call may come
+            elif not self._doubtful:
+                # Whoever reads us may stop here. What cannot be read is the model's fault: the tool says so.
+                self._take(self._calls.finish())
         self._tell_usage()
         if not self.finishing:
             self.finishing = True
@@ -278,6 +287,6 @@ class ChatTranslator(Translator):
         if self._odd_chunk and self._reason is None:
             self.error_from(self._odd_chunk)
             return
-        self.done = True
+        self.done, self._in_call = True, False
         self._take(self._calls.finish(cut=self._reason == "length"))
         self._tell_finish()
