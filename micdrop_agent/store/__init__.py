@@ -36,6 +36,7 @@ from micdrop_agent.store.protocol import (
     UnknownCallError,
 )
 from micdrop_agent.store.recorder import CallRecorder, attach
+from micdrop_agent.store.redis import RedisStore
 from micdrop_agent.store.sqlite import SqliteStore
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Change",
     "ConversationStore",
     "LeasedCallLog",
+    "RedisStore",
     "SqliteStore",
     "StoreError",
     "UnknownCallError",
