@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micdrop_agent._core.agent import Agent
 from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.event_hub import signal_of
+from micdrop_agent._core.guess import Guess
 from micdrop_agent._core.turn import Turn
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.errors import (
@@ -87,6 +88,7 @@ __all__ = [
     "ExtractTag",
     "FallbackAgent",
     "GeminiAgent",
+    "Guess",
     "HealthChanged",
     "HealthRegistry",
     "Image",

@@ -68,6 +68,7 @@ class AnswerResult:
         error: What failed; ``None`` unless ``status`` is ``"failed"``.
         attempts: Children that failed before this answer ended, with their errors.
         usage: Tokens of all its requests, as far as the providers told.
+        wasted: Tokens of guesses that were discarded before this answer, as far as the providers told.
         finish_reason: Why the model stopped, in the last response that said so.
         requests: How many requests were sent.
         time_to_first_chunk: Seconds from ``answer()`` to the first chunk that was written,
@@ -82,6 +83,7 @@ class AnswerResult:
     error: Exception | None = None
     attempts: tuple[Attempt, ...] = ()
     usage: Usage | None = None
+    wasted: Usage | None = None
     finish_reason: FinishReason | None = None
     requests: int = 0
     time_to_first_chunk: float | None = None

@@ -110,7 +110,7 @@ def test_tools_of_a_fallback_are_added_and_removed_as_they_are_shown(backend: Ba
             assert [each.name for each in agent.tools] == ["shared_tool"]
             assert agent.get_tool("child_tool") is None
             core: Any = core_of(agent)
-            core.take_over(core.slots[1])
+            core.take_over(core.slots[1], core.conversation)
             core.built(core.slots[1])
             assert [each.name for each in agent.tools] == ["shared_tool"]
             agent.add_tool(child_tool)

@@ -21,6 +21,7 @@ from anyio import AsyncContextManagerMixin
 
 from micdrop_agent._core.core import Core
 from micdrop_agent._core.event_stream import EventStream
+from micdrop_agent._core.guess import Guess, same_words
 from micdrop_agent._core.options import AgentOptions, read_options
 from micdrop_agent._core.role import hand_off, set_prompt
 from micdrop_agent.events import AnswerSkipped, EndCallRequested, Event
@@ -143,6 +144,25 @@ class Agent(AsyncContextManagerMixin, ABC):
         Source: Micdrop page "Agent (LLM)", ``answer()``.
         """
         return self._core.answer()
+
+    def speculate(self, text: str, matches: Callable[[str, str], bool] = same_words) -> Guess:
+        """Begin an answer to what the caller has probably said, while the transcript is not final.
+
+        The conversation plus ``text`` is answered in the background. Until ``guess.adopt(final_text)`` nothing
+        of it is stored, emitted or heard, and no tool and no hook runs. There is one guess at most: another one,
+        ``answer()``, ``cancel()``, and every change of the conversation discard it. None is begun while an answer
+        runs, nor beyond ``max_guesses``; such a guess is discarded from the beginning.
+
+        Args:
+            text: The transcript so far.
+            matches: Tells of the guessed and the final text whether they mean the same; by default
+                they may differ in case, punctuation and white space.
+
+        Raises:
+            RuntimeError: As for ``answer()``.
+            TypeError: ``text`` is not a string, or ``matches`` is not a function.
+        """
+        return Guess(self._core, text, matches)
 
     def cancel(self, heard: int | str | None = None) -> None:
         """Stop the current answer, at once and for good; does nothing when there is none.

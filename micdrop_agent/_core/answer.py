@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import anyio
 from anyio.abc import ObjectReceiveStream
 
+from micdrop_agent._core.generate import respond
 from micdrop_agent._core.home import cancel_soon, cancelled_from_outside
 from micdrop_agent._core.pipe import Pipe
 from micdrop_agent._core.playback import heard_since
@@ -37,7 +38,10 @@ from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.result import TraceEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from micdrop_agent._core.core import Core
+    from micdrop_agent._core.history import History
     from micdrop_agent._core.home import Home
     from micdrop_agent.events import (
         Event,
@@ -74,6 +78,7 @@ class Answer(ObjectReceiveStream[str]):
     """
 
     __slots__ = (
+        "_adopted",
         "_ended",
         "_error",
         "_linger",
@@ -83,6 +88,7 @@ class Answer(ObjectReceiveStream[str]):
         "_waiters",
         "core",
         "ending",
+        "held",
         "home",
         "ledger",
         "next_chunk",
@@ -92,7 +98,7 @@ class Answer(ObjectReceiveStream[str]):
         "turn",
     )
 
-    def __init__(self, core: Core, prompt: Message | None, home: Home) -> None:
+    def __init__(self, core: Core, prompt: Message | None, home: Home, *, draft: History | None = None) -> None:
         self.core = core
         self.home = home
         self._scope = home.task_scope()
@@ -106,7 +112,10 @@ class Answer(ObjectReceiveStream[str]):
         self.ending: Ending | None = None
         self._error: Exception | None = None
         self._waiters = 0
-        self.turn = Turn(self, core, prompt=prompt, scope=self._scope)
+        self.held: list[Event] | None = None if draft is None else []
+        """Events of a guess, which nobody hears before it is adopted."""
+        self._adopted: anyio.Event | None = None
+        self.turn = Turn(self, core, prompt=prompt, scope=self._scope, conversation=draft)
         self.ledger = self.turn.ledger
         speech = core.options.speech
         if speech is None:
@@ -291,8 +300,7 @@ class Answer(ObjectReceiveStream[str]):
             self.turn.facts.note("cancel", received=ledger.received, written=ledger.length)
             events += self._end_as("cancelled", upto)
         cancel_soon(self.home, self._scope, self.streams)
-        if events:
-            hub.emit(*events)
+        self.emit(events)
 
     def _keeps(self, *, unread: bool, heard: int | str | None) -> bool:
         """Whether an answer that has ended stays as it is."""
@@ -325,11 +333,49 @@ class Answer(ObjectReceiveStream[str]):
             events.append(AnswerFailed(error))
             if isinstance(error, AllAgentsFailedError):
                 events.append(AnswerSkipped())
-        self.core.hub.emit(*events, *ended)
+        self.emit([*events, *ended])
         # In a task of its own: the clean-up of a rival must not hold it up. A listener of the last
         # event may have cut the answer: then there is nobody to wait for.
-        if turn.facts.ends_call and not turn.fenced:
+        self._end_of_call()
+
+    def emit(self, events: Sequence[Event]) -> None:
+        """Tell of ``events``, or hold them while this is a guess."""
+        if self.held is not None:
+            self.held += events
+        elif events:
+            self.core.hub.emit(*events)
+
+    def _end_of_call(self) -> None:
+        if self._status != "running" and self.turn.facts.ends_call and not self.turn.fenced and self.held is None:
             self.core.spawn(self._announce_end, "micdrop end of call")
+
+    # -- as a guess
+
+    async def adopted(self) -> None:
+        """Wait until this is the agent's answer; returns at once if it is."""
+        while self.held is not None:
+            if self._adopted is None:
+                self._adopted = anyio.Event()
+            await self._adopted.wait()
+
+    def move_to(self, conversation: History, prompt: Message) -> list[Event]:
+        """Go on in ``conversation``, as the answer to ``prompt``; returns the events that were held."""
+        conversation.mark = self.ledger.conversation.mark
+        self.ledger.conversation = conversation
+        self.turn.answers(prompt)
+        held, self.held = self.held or [], None
+        if self._adopted is not None:
+            self._adopted.set()
+        self._end_of_call()
+        return held
+
+    def drop(self) -> None:
+        """Stop a guess, of which nothing has happened."""
+        self.turn.fence()
+        self.pipe.cut_off()
+        if self._status == "running":
+            self._end_as("cancelled", 0)
+        cancel_soon(self.home, self._scope, self.streams)
 
     def _end_as(self, status: EndStatus, upto: int, *, error: Exception | None = None) -> list[Event]:
         facts, core = self.turn.facts, self.core
@@ -341,7 +387,7 @@ class Answer(ObjectReceiveStream[str]):
         ending = self.ending = Ending(facts, self.ledger, status, upto, error)
         if self._ended is not None:
             self._ended.set()
-        return [] if core.hub.unheard else [AnswerFinished(ending.result)]
+        return [] if core.hub.unheard and self.held is None else [AnswerFinished(ending.result)]
 
     def settle(self) -> None:
         """What a barge-in leaves to be done, once its caller and its consumer have gone on."""
@@ -381,7 +427,7 @@ class Answer(ObjectReceiveStream[str]):
                 if previous is not None and previous.status == "cancelled" and not previous.task_done:
                     await previous.join(JOIN_TIMEOUT)
                 if not self.turn.fenced:  # cancelled before it began: its hook does not even run
-                    await self.core.respond(self.turn)
+                    await respond(self.core, self.turn)
         except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
             error = raised
         except anyio.get_cancelled_exc_class() as stray:  # noqa: ASYNC103 - raised where it is ours

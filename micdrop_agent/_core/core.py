@@ -11,7 +11,6 @@ than this extend the class (``ModelCore``, ``FallbackCore``); users extend ``Age
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import sys
@@ -25,25 +24,26 @@ from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.event_hub import EventHub
 from micdrop_agent._core.extraction import Extraction
 from micdrop_agent._core.groups import lone_error_unwrapped
-from micdrop_agent._core.history import History
+from micdrop_agent._core.history import History, take_last_user_message
 from micdrop_agent._core.home import Home
 from micdrop_agent._core.log import SafeLog
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.tool_run import ToolRun, name_tools_at_work
-from micdrop_agent.errors import MicdropError, words_of
-from micdrop_agent.events import MessageAdded, UserMessageCancelled
+from micdrop_agent.events import MessageAdded
 from micdrop_agent.messages import Message, ToolResult
-from micdrop_agent.options import LEAVE_TIMEOUT, TurnContext
+from micdrop_agent.options import LEAVE_TIMEOUT
 from micdrop_agent.tools import ToolSet, control_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from micdrop_agent._core.agent import Agent
+    from micdrop_agent._core.guess import Guess
     from micdrop_agent._core.options import AgentOptions
     from micdrop_agent._core.turn import Turn
     from micdrop_agent.events import Event
     from micdrop_agent.messages import Item
+    from micdrop_agent.model.protocol import Usage
     from micdrop_agent.store import CallRecorder
     from micdrop_agent.text import TextFilter
     from micdrop_agent.tools import Tool
@@ -69,6 +69,8 @@ class Core:
     Attributes:
         owner: The core of the ``FallbackAgent`` that drives this agent; ``None`` for an agent of the application.
         began: Called with each answer in the step, and the context, in which it is started.
+        guess: The guess that may be adopted, if there is one; ``guessed`` counts those since the last answer.
+        wasted: Tokens of guesses that were discarded since then.
         recorder: What stores the conversation.
         system: The system prompt, which is the first message of the conversation.
     """
@@ -85,6 +87,8 @@ class Core:
         "conversation",
         "current",
         "extraction",
+        "guess",
+        "guessed",
         "home",
         "hub",
         "log",
@@ -95,6 +99,7 @@ class Core:
         "state",
         "system",
         "toolset",
+        "wasted",
     )
 
     continues_exactly = False
@@ -120,6 +125,9 @@ class Core:
         self.state: guards.State = "new"
         self.home: Home | None = None
         self.current: Answer | None = None
+        self.guess: Guess | None = None
+        self.guessed = 0
+        self.wasted: Usage | None = None
         self.began: list[Callable[[Answer], None]] = []
         self._tasks: anyio.abc.TaskGroup | None = None
         self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
@@ -166,13 +174,7 @@ class Core:
     def cancel_last_user_message(self) -> None:
         """Take the last user message out, wherever it stands."""
         self.check_thread("cancel_last_user_message()")
-        for index in range(len(self.conversation) - 1, -1, -1):
-            item = self.conversation[index]
-            if isinstance(item, Message) and item.role == "user":
-                self.conversation.delete(index)
-                self.hub.emit(UserMessageCancelled(item, index))
-                return
-        self.hub.emit(UserMessageCancelled(None))
+        self.hub.emit(take_last_user_message(self.conversation))
 
     def emit(self, what: str, event: Event) -> None:
         """Tell of ``event``, which ``what`` was called for."""
@@ -204,9 +206,9 @@ class Core:
         """Answer under another system prompt from now on."""
         self.system = message
 
-    def show_system(self) -> None:
-        """Have the prompt that counts at the beginning of the conversation."""
-        conversation, message = self.conversation, self.system_message()
+    def show_system(self, conversation: History) -> None:
+        """Have the prompt that counts at the beginning of ``conversation``."""
+        message = self.system_message()
         if len(conversation) and conversation[0].role == "system" and conversation[0] is not message:
             conversation.put(0, message)
 
@@ -291,6 +293,7 @@ class Core:
         """The synchronous part of closing: nothing of this agent has an effect afterwards."""
         self.state = "closing" if self.state == "open" else "closed"
         self.log.debug("closed")
+        self.drop_guess()
         if self.current is not None:
             self.current.closing()
         for scope in tuple(self._background):
@@ -358,6 +361,7 @@ class Core:
         """Start an answer; see ``Agent.answer``."""
         guards.may_answer(self.agent, self.state, owned=self.owner is not None)
         self.check_thread("answer()")
+        self.drop_guess()
         previous = self.current
         for _ in range(SUPERSEDED):
             if self.current is None or self.current.turn.fenced:
@@ -375,13 +379,35 @@ class Core:
         prompt = next((item for item in reversed(self.conversation) if item.role == "user"), None)
         assert prompt is None or isinstance(prompt, Message)
         answer = self.current = Answer(self, prompt, home)
+        self.guessed = 0
         for began in self.began:
             began(answer)
-        self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
-        if home.loop is not None:
-            # Behind the first step of the answer's task: that sends its request, and then there is time.
-            home.loop.call_soon(answer.pipe.open_early)
+        self.launch(answer, previous)
         return answer
+
+    def launch(self, answer: Answer, previous: Answer | None) -> None:
+        """Start the task of ``answer``."""
+        assert self._tasks is not None
+        if self.wasted is not None:
+            answer.turn.facts.wasted, self.wasted = self.wasted, None
+        self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
+        if answer.home.loop is not None:
+            # Behind the first step of the answer's task: that sends its request, and then there is time.
+            answer.home.loop.call_soon(answer.pipe.open_early)
+
+    def drop_guess(self) -> None:
+        """Discard the guess, if there is one."""
+        if self.guess is not None:
+            self.guess.discard()
+
+    def way_back(self) -> Callable[[], None]:
+        """What makes this agent as it is now again, if a guess is discarded."""
+        return lambda: None
+
+    def may_guess(self) -> bool:
+        """Whether this turn may have one more guess; takes it if so."""
+        self.guessed += 1
+        return self.guessed <= self.options.max_guesses
 
     async def _run_answer(self, answer: Answer, previous: Answer | None) -> None:
         self._alive += 1
@@ -397,33 +423,9 @@ class Core:
     def cancel(self, heard: int | str | None) -> None:
         """Stop the current answer; see ``Agent.cancel``."""
         self.check_thread("cancel()")
+        self.drop_guess()
         if self.current is not None:
             self.current.stop(heard)
-
-    async def respond(self, turn: Turn) -> None:
-        """Hook, generation, and the commit of what was written; as root or as a child."""
-        turn.filters = self.text_filters()
-        if turn.continue_from is not None:
-            from micdrop_agent.text.joining import LeadInFilter, SeamFilter
-
-            said = turn.continue_from
-            turn.filters += (SeamFilter(said, exact=True) if self.continues_exactly else LeadInFilter(said),)
-        if self.options.on_before_answer is not None and await self._skipped_by_hook(turn):
-            return
-        name = type(self.agent).__name__
-        generating: object = self.agent.generate_answer(turn)
-        if not inspect.isawaitable(generating):
-            raise TypeError(
-                f"{name}.generate_answer must be an 'async def' that writes its text with "
-                f"'await turn.write(text)'; it returned {generating!r} (a 'yield' or a missing 'async'?)"
-            )
-        returned = await generating
-        if returned is not None:
-            raise TypeError(
-                f"{name}.generate_answer returned {returned!r}, which nobody hears; "
-                "write it with 'await turn.write(text)'"
-            )
-        turn.commit()
 
     def text_filters(self) -> tuple[TextFilter, ...]:
         """New filters for the next message of a turn."""
@@ -432,27 +434,3 @@ class Core:
     def extracted(self, turn: Turn) -> dict[str, Any]:
         """Metadata of the value in the message that ``turn`` has just ended."""
         return {} if self.extraction is None else self.extraction.found(turn)
-
-    async def _skipped_by_hook(self, turn: Turn) -> bool:
-        hook = self.options.on_before_answer
-        assert hook is not None
-        turn.aside = True
-        try:
-            verdict = hook(self.agent, turn)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-        except Exception as error:  # foreign code: the hook fails this answer, and says so
-            raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
-        finally:
-            turn.aside = False
-        if turn.fenced:
-            return True
-        if isinstance(verdict, str):
-            turn.write_nowait(verdict)
-            turn.commit()
-            return True
-        if verdict is True:
-            turn.facts.skipped = turn.facts.skipped or turn.claim()
-        elif isinstance(verdict, TurnContext):
-            turn.context += (verdict,)
-        return verdict is True

@@ -38,7 +38,7 @@ class Extraction:
         from micdrop_agent.text import extract_text
 
         left, found, value = extract_text(text, self._options)
-        return left, (self._use(value) or None) if found else None
+        return left, (self._use(value, None) or None) if found else None
 
     def filters(self) -> tuple[TextFilter, ...]:
         """What takes the value out of one message while it is written."""
@@ -56,11 +56,14 @@ class Extraction:
         if not extractor.found:
             return {}
         turn.facts.extracted = extractor.value
-        return self._use(extractor.value)
+        return self._use(extractor.value, turn)
 
-    def _use(self, value: Any) -> dict[str, Any]:
+    def _use(self, value: Any, turn: Turn | None) -> dict[str, Any]:
         if self._options.callback is not None:
-            self._call_back(value)
+            if turn is not None and turn.guessing:
+                self._core.root().spawn(lambda: self._when_adopted(value, turn), "micdrop extract callback")
+            else:
+                self._call_back(value)
         return {"extracted": value} if self._options.save_in_metadata else {}
 
     def _call_back(self, value: Any) -> None:
@@ -80,6 +83,11 @@ class Extraction:
         else:
             returned.close()
             core.log.error("the extract callback is async and needs an open agent to run in")
+
+    async def _when_adopted(self, value: Any, turn: Turn) -> None:
+        await turn.adopted()
+        if not turn.fenced:
+            self._call_back(value)
 
     async def _await(self, work: Awaitable[object]) -> None:
         try:

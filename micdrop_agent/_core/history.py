@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from micdrop_agent.conversation import Conversation
+from micdrop_agent.events import UserMessageCancelled
+from micdrop_agent.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
-    from micdrop_agent.messages import Item, Message
+    from micdrop_agent.messages import Item
 
     Follower: TypeAlias = Callable[[int, int, tuple[Item, ...]], None]
 
@@ -33,7 +35,7 @@ class History(Conversation):
         mark: Where the words that are being spoken belong if they are cut off; moves with what is before it.
     """
 
-    __slots__ = ("_deferred", "_follower", "_may_replace", "mark")
+    __slots__ = ("_deferred", "_follower", "_may_replace", "_watcher", "mark")
 
     def __init__(self, items: Iterable[Item] = (), may_replace: Callable[[], None] | None = None) -> None:
         super().__init__(items)
@@ -41,6 +43,7 @@ class History(Conversation):
         self._deferred: Callable[[], object] | None = None
         """A change that is made before anybody sees the conversation."""
         self._follower: Follower | None = None
+        self._watcher: Callable[[], None] | None = None
         self.mark = 0
 
     @property
@@ -66,6 +69,15 @@ class History(Conversation):
     def follow(self, follower: Follower | None) -> None:
         """Have ``follower`` told of every change, in order: where, how many items went, which came."""
         self._follower = follower
+
+    def watch(self, watcher: Callable[[], None] | None) -> None:
+        """Have ``watcher`` called after each change: a guess, which every change discards."""
+        self._watcher = watcher
+
+    def change(self, index: int, gone: int, come: tuple[Item, ...]) -> None:
+        """Make a change as one that follows was told of it."""
+        self._items[index : index + gone] = come
+        self._changed(index, gone, *come)
 
     @property
     def followed(self) -> bool:
@@ -111,6 +123,8 @@ class History(Conversation):
         self._version += 1
         if self._follower is not None:
             self._follower(index, gone, come)
+        if self._watcher is not None:
+            self._watcher()
 
 
 class PromptOverlay(Conversation):
@@ -137,3 +151,13 @@ class PromptOverlay(Conversation):
     def replace(self, items: Iterable[Item]) -> None:
         """As that of the complete conversation."""
         self._whole.replace(items)
+
+
+def take_last_user_message(conversation: History) -> UserMessageCancelled:
+    """Take the last user message out, wherever it stands; returns the event that says so."""
+    for index in range(len(conversation) - 1, -1, -1):
+        item = conversation[index]
+        if isinstance(item, Message) and item.role == "user":
+            conversation.delete(index)
+            return UserMessageCancelled(item, index)
+    return UserMessageCancelled(None)

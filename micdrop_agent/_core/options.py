@@ -105,6 +105,9 @@ class SharedOptions:
     """Hand each answer to its consumer in sentences for a voice, without Markdown; the original is stored. ``heard``
     counts characters of what the consumer received."""
 
+    max_guesses: int = attrs.field(default=3, validator=count)
+    """Guesses (``agent.speculate()``) between two answers; more are not begun."""
+
 
 @attrs.frozen(kw_only=True)
 class AgentOptions(SharedOptions):
@@ -146,6 +149,7 @@ class SharedKeywords(TypedDict, total=False):
     raise_on_failure: bool
     buffer_size: int | None
     speech: Speech | None
+    max_guesses: int
 
 
 class AgentKeywords(SharedKeywords, total=False):

@@ -43,6 +43,7 @@ class Facts:
         "started_at",
         "trace",
         "usage",
+        "wasted",
     )
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -50,6 +51,8 @@ class Facts:
         self.started_at = clock()
         self.first_chunk_at: float | None = None
         self.usage: Usage | None = None
+        self.wasted: Usage | None = None
+        """Tokens of guesses before this answer."""
         self.finish_reason: FinishReason | None = None
         self.requests = 0
         self.attempts: list[Attempt] = []
@@ -109,6 +112,7 @@ class Ending:
             error=error,
             attempts=tuple(facts.attempts[:attempts]),
             usage=usage,
+            wasted=facts.wasted,
             finish_reason=finish_reason,
             requests=requests,
             time_to_first_chunk=None if first is None else first - facts.started_at,

@@ -56,7 +56,7 @@ def _change(root: Core, text: str | None, tools: tuple[Tool, ...] | None) -> Non
     old = root.system_message()
     if text is not None:
         root.use_system(Message("system", text))
-        root.show_system()
+        root.show_system(root.conversation)
     if tools is not None:
         for tool in root.listed_tools():
             root.remove_tool(tool.name)

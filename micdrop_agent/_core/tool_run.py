@@ -73,6 +73,7 @@ class ToolsOutcome:
 async def run_calls(turn: Turn, calls: Sequence[ToolCall], *, parallel: bool) -> ToolsOutcome:
     """Run ``calls``, at the same time or in turn, and sum up what they mean."""
     outcome = ToolsOutcome()
+    await turn.adopted()
     if not parallel or len(calls) < 2:  # noqa: PLR2004 - one call needs no task of its own
         for item in calls:
             call = begin_call(turn, item)

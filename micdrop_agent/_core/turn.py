@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from micdrop_agent._core.history import PromptOverlay
+from micdrop_agent._core.filters import seams_in
+from micdrop_agent._core.history import PromptOverlay, take_last_user_message
 from micdrop_agent._core.ledger import Ledger
 from micdrop_agent._core.record import Facts
 from micdrop_agent._core.tool_run import run_calls, watch_tools
-from micdrop_agent.events import (
-    EVENT_TYPES,
-    AnswerSkipped,
-    UserMessageCancelled,
-)
+from micdrop_agent.events import EVENT_TYPES, AnswerSkipped, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.options import check_text
 
@@ -35,17 +32,15 @@ if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.answer import Answer
     from micdrop_agent._core.core import Core
+    from micdrop_agent._core.history import History
     from micdrop_agent._core.race import Race
     from micdrop_agent._core.tool_run import ToolsOutcome
     from micdrop_agent.conversation import Conversation
-    from micdrop_agent.events import (
-        Event,
-    )
+    from micdrop_agent.events import Event
     from micdrop_agent.messages import Item
     from micdrop_agent.model.protocol import FinishReason, Usage
     from micdrop_agent.options import TurnContext
     from micdrop_agent.text import TextFilter
-    from micdrop_agent.text.joining import LeadInFilter, SeamFilter
     from micdrop_agent.tools import Tool
 
 __all__ = ["Turn"]
@@ -103,6 +98,7 @@ class Turn:
         scope: anyio.CancelScope,
         parent: Turn | None = None,
         race: Race | None = None,
+        conversation: History | None = None,
     ) -> None:
         self.answer = answer
         self.parent = parent
@@ -125,7 +121,10 @@ class Turn:
             self.context: tuple[TurnContext, ...] = ()
             self.agent: Agent = core.agent
             self.facts: Facts = Facts(answer.home.clock)
-            self.ledger: Ledger = Ledger(core.conversation, record_interrupted=core.options.record_interrupted)
+            self.ledger: Ledger = Ledger(
+                core.conversation if conversation is None else conversation,
+                record_interrupted=core.options.record_interrupted,
+            )
         else:
             self.root = parent.root
             self.context = parent.context
@@ -316,7 +315,7 @@ class Turn:
     def cancel_last_user_message(self) -> None:
         """Take the last user message out of the conversation. Emits ``UserMessageCancelled``."""
         if self.claim():
-            self.agent.cancel_last_user_message()
+            self.emit_all([take_last_user_message(self.ledger.conversation)])
 
     def cancel_prompt(self) -> None:
         """Take out the user message that this answer was started for, and no other."""
@@ -336,6 +335,22 @@ class Turn:
             self.answer.pipe.end()
 
     # -- for the library's own agents
+
+    def answers(self, prompt: Message) -> None:
+        """``prompt`` is what this turn answers, and the attempts within it."""
+        self.prompt = prompt
+        for child in self.children:
+            child.answers(prompt)
+
+    async def adopted(self) -> None:
+        """Wait until what is done here counts; a guess waits before tools and hooks."""
+        if self.guessing:
+            await self.answer.adopted()
+
+    @property
+    def guessing(self) -> bool:
+        """Whether this is a guess that was not adopted yet."""
+        return self.answer.held is not None
 
     @property
     def outermost(self) -> bool:
@@ -393,7 +408,7 @@ class Turn:
 
     def flush(self) -> None:
         """Stop waiting for the seam of a continuation: silence would be heard."""
-        for seam in self._seams():
+        for seam in seams_in(self.filters):
             if self.claim() and not self.facts.ended:
                 self._say(seam.flush())
 
@@ -405,14 +420,7 @@ class Turn:
 
     def holds_seam(self) -> bool:
         """Whether a seam is still looked for in what this turn writes itself."""
-        return any(seam.is_open for seam in self._seams()) and not self.fenced and not self.children
-
-    def _seams(self) -> list[SeamFilter | LeadInFilter]:
-        if not self.filters:
-            return []
-        from micdrop_agent.text.joining import LeadInFilter, SeamFilter
-
-        return [text_filter for text_filter in self.filters if isinstance(text_filter, SeamFilter | LeadInFilter)]
+        return any(seam.is_open for seam in seams_in(self.filters)) and not self.fenced and not self.children
 
     def speaker(self) -> Turn:
         """The turn that wrote what was written last: this one, or the winner within it."""
@@ -420,10 +428,6 @@ class Turn:
         while winners := [child for child in turn.children if child.claimed]:
             turn = winners[-1]
         return turn
-
-    def in_value(self) -> bool:
-        """Whether the text stopped inside a value that is being extracted."""
-        return any(getattr(text_filter, "in_value", False) for text_filter in self.filters)
 
     def close_calls(self) -> None:
         """Give each open call of this turn, which was lost, its result."""
@@ -448,7 +452,7 @@ class Turn:
 
     def emit_all(self, events: list[Event]) -> None:
         if events:
-            self.root.hub.emit(*events)
+            self.answer.emit(events)
 
     def add_finish(self, reason: FinishReason) -> None:
         if not self.fenced:

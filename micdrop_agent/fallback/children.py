@@ -166,10 +166,10 @@ class FallbackCore(Core):
             self.log.exception("aclose() of a child raised")
         await child.let_go()
 
-    def take_over(self, slot: Slot) -> None:
+    def take_over(self, slot: Slot, conversation: History) -> None:
         """``slot`` has won: it is the active child, under its own system prompt."""
         self.active = slot.index
-        self.root().show_system()
+        self.root().show_system(conversation)
 
     # -- as every agent
 
@@ -185,6 +185,18 @@ class FallbackCore(Core):
         for slot in self.slots:
             if slot.child is not None:
                 slot.child.use_system(message)
+
+    def way_back(self) -> Callable[[], None]:
+        """The child that is active now answers next, here and within each child."""
+        active = self.active
+        inner = [slot.child.way_back() for slot in self.slots if slot.child is not None]
+
+        def go_back() -> None:
+            self.active = active
+            for back in inner:
+                back()
+
+        return go_back
 
     def label(self) -> str:
         """One name for all of them: their own names are in the events."""

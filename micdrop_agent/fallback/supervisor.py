@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
+from micdrop_agent._core.generate import respond
 from micdrop_agent._core.race import Race
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.errors import AllAgentsFailedError, ProviderError
@@ -107,7 +108,7 @@ class Supervision(Attempts["Slot", "Turn"]):
         if not slot.started:
             await child.start()
             slot.started = slot.child is child
-        await child.respond(attempt.side)
+        await respond(child, attempt.side)
 
     # -- what happens to an attempt
 
@@ -118,7 +119,7 @@ class Supervision(Attempts["Slot", "Turn"]):
         if self.restart:
             self.restart = False
             self.turn.ledger.drop_open()
-        self.core.take_over(attempt.slot)
+        self.core.take_over(attempt.slot, self.turn.ledger.conversation)
         self.switches.to(attempt.slot, restarted=False, faster=True)
         self.switches.tell()
         if turn.continue_from is not None and not turn.fenced:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from micdrop_agent._core.filters import in_value
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.events import AgentSwitched
 from micdrop_agent.messages import is_blank
@@ -36,7 +37,7 @@ def why_final(turn: Turn, error: Exception, after_partial: str) -> Exception | N
     if after_partial == "restart":
         return None
     speaker = turn.speaker()
-    return error if speaker.ran_tool or speaker.in_value() else None
+    return error if speaker.ran_tool or in_value(speaker.filters) else None
 
 
 class Switches:

@@ -386,6 +386,7 @@ class Step:
         self.turn.commit({"refusal": True} if response.refused else None)
 
     async def _call(self, event: CallReady, response: Response) -> None:
+        await self._adopted()
         if not self.tools:
             return  # none was offered: the last request of a turn wants words
         response.called |= {event.name}
@@ -402,6 +403,21 @@ class Step:
             return
         self._clock.allow_all()  # a tool has its own time-out
         await run_call(self.turn, call, response.outcome)
+        self._clock.allow(self.core.options.timeouts.between_chunks, "between chunks")
+
+    async def _adopted(self) -> None:
+        """Wait before a call until a guess is adopted: that takes as long as the caller does."""
+        turn, tasks = self.turn, self._tasks
+        if not turn.guessing:
+            return
+        began = turn.facts.clock()
+        self._clock.scope.deadline = math.inf
+        if tasks is not None:
+            tasks.cancel_scope.deadline = math.inf
+        await turn.adopted()
+        self.total.ends_at += turn.facts.clock() - began
+        if tasks is not None:
+            tasks.cancel_scope.deadline = self.total.ends_at
         self._clock.allow(self.core.options.timeouts.between_chunks, "between chunks")
 
     def _new_narration(self) -> NarrationFilter:

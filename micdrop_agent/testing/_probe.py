@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.answer import Answer
+    from micdrop_agent._core.guess import Guess
     from micdrop_agent.messages import Item
 
 _IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)
@@ -130,6 +131,8 @@ class Probe:
         self.trace: Trace = Trace(listened=listen)
         self.stop_reading = False
         self._stopping: list[AnswerTrace] = []
+        self._guesses: list[AnswerTrace] = []
+        self._adopting: AnswerTrace | None = None
 
     def watch(self, agent: Agent) -> None:
         """Record everything that ``agent`` does from now on."""
@@ -144,6 +147,8 @@ class Probe:
             core.hub.emit = self._emit(core.hub.emit)
         patched.answer = self._answer(agent.answer)
         patched.cancel = self._cancel(agent.cancel)
+        patched.speculate = self._speculate(agent.speculate)
+        core.began.append(self._adopted)
         core.close = self._close(core.close)  # the synchronous part of aclose()
 
     @property
@@ -168,6 +173,31 @@ class Probe:
             return trace.made
 
         return answer
+
+    def _speculate(self, start: Callable[..., Guess]) -> Callable[..., Guess]:
+        """A guess is an answer from the moment in which it is adopted; until then nobody may see anything of it."""
+
+        def speculate(*args: Any) -> Guess:
+            trace = AnswerTrace(-1)
+            token = _IN_ANSWER.set(trace)
+            try:
+                guess = start(*args)
+            finally:
+                _IN_ANSWER.reset(token)
+            trace.made = guess._answer
+            if trace.made is not None:
+                self._guesses.append(trace)
+                self._watch_answer(trace)
+            return guess
+
+        return speculate
+
+    def _adopted(self, answer: Answer) -> None:
+        trace = next((trace for trace in self._guesses if trace.made is answer), None)
+        if trace is not None:
+            trace.number = len(self.trace.answers)
+            self.trace.answers.append(trace)
+            self._adopting = trace
 
     def _cancel(self, cancel: Callable[..., None]) -> Callable[..., None]:
         def wrapped(heard: int | str | None = None) -> None:
@@ -251,7 +281,8 @@ class Probe:
 
         def wrapped(*events: Event) -> None:
             # What a cancel leaves behind is written by its caller, in whatever context, for the answer it stops.
-            source = self._stopping[-1] if self._stopping else _IN_ANSWER.get()
+            adopting, self._adopting = self._adopting, None
+            source = self._stopping[-1] if self._stopping else adopting or _IN_ANSWER.get()
             late = source is not None and source.settled and not self._stopping
             for event in events:
                 if source is not None and not isinstance(event, AnswerFinished):
