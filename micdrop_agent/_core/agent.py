@@ -23,6 +23,7 @@ from micdrop_agent._core.core import Core
 from micdrop_agent._core.event_stream import EventStream
 from micdrop_agent._core.guess import Guess, same_words
 from micdrop_agent._core.options import AgentOptions, read_options
+from micdrop_agent._core.resume import resume
 from micdrop_agent._core.role import hand_off, set_prompt
 from micdrop_agent.events import AnswerSkipped, EndCallRequested, Event
 from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
@@ -163,6 +164,19 @@ class Agent(AsyncContextManagerMixin, ABC):
             TypeError: ``text`` is not a string, or ``matches`` is not a function.
         """
         return Guess(self._core, text, matches)
+
+    def resume(self) -> Answer:
+        """Go on with the answer that was cancelled last: the interruption was none, a cough for example.
+
+        What was not heard (``answer.unheard``) is handed out again without a request; what was still to come is
+        asked for as a continuation. The text of the new answer is that of the complete answer, and the stored
+        message becomes that one text again (``MessageCorrected``).
+
+        Raises:
+            RuntimeError: There is nothing to go on with; the message says why: no answer was cancelled, the
+                conversation has changed since, or the answer had called tools.
+        """
+        return resume(self._core)
 
     def cancel(self, heard: int | str | None = None) -> None:
         """Stop the current answer, at once and for good; does nothing when there is none.

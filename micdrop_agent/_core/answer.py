@@ -28,24 +28,17 @@ from micdrop_agent._core.record import Ending
 from micdrop_agent._core.spoken_pipe import SpokenPipe
 from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, words_of
-from micdrop_agent.events import (
-    AnswerFailed,
-    AnswerFinished,
-    AnswerSkipped,
-    EndCallRequested,
-)
+from micdrop_agent.events import AnswerFailed, AnswerFinished, AnswerSkipped, EndCallRequested
 from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.result import TraceEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from micdrop_agent._core.core import Core
     from micdrop_agent._core.history import History
     from micdrop_agent._core.home import Home
-    from micdrop_agent.events import (
-        Event,
-    )
+    from micdrop_agent.events import Event
     from micdrop_agent.messages import Message
     from micdrop_agent.model.protocol import ProviderStream
     from micdrop_agent.result import AnswerResult, AnswerStatus, EndStatus
@@ -96,6 +89,7 @@ class Answer(ObjectReceiveStream[str]):
         "streams",
         "task_done",
         "turn",
+        "work",
     )
 
     def __init__(self, core: Core, prompt: Message | None, home: Home, *, draft: History | None = None) -> None:
@@ -115,6 +109,8 @@ class Answer(ObjectReceiveStream[str]):
         self.held: list[Event] | None = None if draft is None else []
         """Events of a guess, which nobody hears before it is adopted."""
         self._adopted: anyio.Event | None = None
+        self.work: Callable[[Turn], Awaitable[None]] | None = None
+        """What its task does in place of asking the agent."""
         self.turn = Turn(self, core, prompt=prompt, scope=self._scope, conversation=draft)
         self.ledger = self.turn.ledger
         speech = core.options.speech
@@ -135,6 +131,14 @@ class Answer(ObjectReceiveStream[str]):
     def text(self) -> str:
         """The text that the consumer has received so far."""
         return self.ledger.text[: self.ledger.received]
+
+    @property
+    def unheard(self) -> str:
+        """Text of a cancelled answer that its caller has not heard, as far as it was written."""
+        if not self.pipe.cut:
+            return ""
+        self.ledger.conversation.settle()
+        return "".join(segment.unheard for segment in self.ledger.segments)
 
     @property
     def result(self) -> AnswerResult:
@@ -427,7 +431,7 @@ class Answer(ObjectReceiveStream[str]):
                 if previous is not None and previous.status == "cancelled" and not previous.task_done:
                     await previous.join(JOIN_TIMEOUT)
                 if not self.turn.fenced:  # cancelled before it began: its hook does not even run
-                    await respond(self.core, self.turn)
+                    await (respond(self.core, self.turn) if self.work is None else self.work(self.turn))
         except Exception as raised:  # noqa: BLE001 - subclass code: its error is the answer's
             error = raised
         except anyio.get_cancelled_exc_class() as stray:  # noqa: ASYNC103 - raised where it is ours

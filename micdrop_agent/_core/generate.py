@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["respond"]
 
 
-async def respond(core: Core, turn: Turn) -> None:
+async def respond(core: Core, turn: Turn, *, hook: bool = True) -> None:
     """Hook, generation, and the commit of what was written; as root or as a child."""
     turn.filters = core.text_filters()
     if turn.continue_from is not None:
@@ -23,7 +23,7 @@ async def respond(core: Core, turn: Turn) -> None:
 
         said = turn.continue_from
         turn.filters += (SeamFilter(said, exact=True) if core.continues_exactly else LeadInFilter(said),)
-    if core.options.on_before_answer is not None and await _skipped_by_hook(core, turn):
+    if hook and core.options.on_before_answer is not None and await _skipped_by_hook(core, turn):
         return
     name = type(core.agent).__name__
     generating: object = core.agent.generate_answer(turn)

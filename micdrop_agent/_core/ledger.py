@@ -51,6 +51,11 @@ class Segment:
         self.text = ""
         self.metadata: dict[str, Any] = {}
 
+    @property
+    def unheard(self) -> str:
+        """What of it was cut off."""
+        return self.text[self.end - self.start :]
+
 
 class OpenCall:
     """A tool call that has no result yet.
@@ -116,6 +121,20 @@ class Ledger:
         self.length += len(text)
         segment.end = self.length
 
+    def go_on(self, stored: Message | None, heard: str, metadata: Mapping[str, Any]) -> None:
+        """Begin with the text of an answer that was cut: ``stored`` becomes complete, or is cut elsewhere."""
+        segment = self.open = Segment(0, aside=False)
+        self.segments.append(segment)
+        segment.stored = stored
+        segment.metadata = dict(metadata)
+        self.chunks = [heard]
+        self.length = self.received = segment.end = len(heard)
+        self.conversation.mark = len(self.conversation)
+
+    def stands_for(self, item: Item) -> bool:
+        """Whether ``item`` is the stored beginning of what is being spoken."""
+        return self.open is not None and self.open.stored is item
+
     def took(self, length: int) -> None:
         """The consumer received the next ``length`` characters."""
         self.received += length
@@ -168,8 +187,17 @@ class Ledger:
     def _store(self, segment: Segment, text: str, metadata: Mapping[str, Any]) -> list[Event]:
         if is_blank(text):
             return []
-        message = segment.stored = Message("assistant", text, dict(metadata) or None)
-        return [MessageAdded(message, self.conversation.append(message))]
+        message = Message("assistant", text, dict(metadata) or None)
+        return self._put_stored(segment, message) or [MessageAdded(message, self.conversation.append(message))]
+
+    def _put_stored(self, segment: Segment, message: Message) -> list[Event]:
+        """Have ``message`` stored for ``segment``, in the place of the one that a resumed answer has; empty if it has none."""
+        old, segment.stored = segment.stored, message
+        index = None if old is None else self.conversation.index_of(old)
+        if old is None or index is None:
+            return []
+        self.conversation.put(index, message)
+        return [MessageCorrected(old, message, index)]
 
     def _marked(self) -> int:
         """Where the open segment began, but not between a call and its result."""
@@ -259,7 +287,9 @@ class Ledger:
         heard = segment.text[: upto - start]
         if is_blank(heard):
             return []
-        message = segment.stored = Message("assistant", heard, {**segment.metadata, "interrupted": True})
+        message = Message("assistant", heard, {**segment.metadata, "interrupted": True})
+        if corrected := self._put_stored(segment, message):
+            return corrected
         index = self._marked()
         self.conversation.insert(index, message)
         return [MessageAdded(message, index)]

@@ -30,6 +30,7 @@ class Facts:
 
     __slots__ = (
         "attempts",
+        "called",
         "clock",
         "ended",
         "ends_call",
@@ -62,6 +63,8 @@ class Facts:
         self.filler: object = None
         """The turn whose hook has said something."""
         self.skipped = False
+        self.called = False
+        """A tool was called: what was said before cannot be continued."""
         self.ends_call = False
         self.ended = False
         """The author ended the stream early; a later write is an error."""

@@ -98,7 +98,7 @@ def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
     if not turn.claim():
         return None
     turn.part()
-    turn.ran_tool = True
+    turn.ran_tool = turn.facts.called = True
     call, events = turn.ledger.open_call(item, turn)
     turn.emit_all(events)
     # A listener of the call may have cancelled the answer: then its tool never starts.

@@ -84,6 +84,8 @@ class ModelCore(Core):
         if self.owner is not None:
             rest = items[1:] if len(items) and items[0].role == "system" else items
             items = [self.system_message(), *rest]
+        if turn.continue_from is not None and items and turn.ledger.stands_for(items[-1]):
+            items = items[:-1]  # a resumed answer: its text is what is to be continued
         return items
 
     def shorten_requests(self, turn: Turn) -> bool:
