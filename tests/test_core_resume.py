@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 both = pytest.mark.parametrize("backend", BACKENDS)
 
 
-def _stored(agent: Agent) -> list[tuple[str, str, Any]]:
+def _stored(agent: Agent) -> list[Any]:
     return [(m.role, m.content, m.metadata) for m in agent.conversation.messages][1:]
 
 

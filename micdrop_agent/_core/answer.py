@@ -45,12 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer"]
 
-IDLE_READER: Final = 30.0
-"""Seconds without a chunk being read after which the end of the call is announced anyway."""
-
-LEFT_READER: Final = 5.0
-"""The same when every chunk was handed over, but nobody has come to see that it was the last."""
-
 JOIN_TIMEOUT: Final = 0.02
 """Seconds that an answer waits for the one it superseded to close its request."""
 
@@ -443,13 +437,8 @@ class Answer(ObjectReceiveStream[str]):
 
     async def _announce_end(self) -> None:
         """The end of the call is told once the farewell was handed over, to the last chunk."""
-        pipe = self.pipe
         with anyio.CancelScope() as self._linger:
-            while not (pipe.drained or self.turn.fenced) and (pipe.unread or pipe.read):
-                with anyio.move_on_after(IDLE_READER if pipe.unread else LEFT_READER) as idle:
-                    await pipe.wait_for_progress()
-                if idle.cancelled_caught:
-                    break
+            await self.pipe.wait_until_read(lambda: self.turn.fenced)
             # One turn of the loop, so that the reader sees the end before the event comes.
             await anyio.lowlevel.checkpoint()
             await anyio.lowlevel.checkpoint()

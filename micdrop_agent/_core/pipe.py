@@ -10,7 +10,7 @@ a native asyncio cancellation loses the item that a memory stream has handed to 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     Streams: TypeAlias = tuple[MemoryObjectSendStream[str], MemoryObjectReceiveStream[str]]
 
 __all__ = ["Pipe"]
+
+IDLE_READER: Final = 30.0
+"""Seconds without a chunk being read after which a reader is not waited for any more."""
+
+LEFT_READER: Final = 5.0
+"""The same when every chunk was handed over, but nobody has come to see that it was the last."""
 
 
 class Pipe:
@@ -189,6 +195,14 @@ class Pipe:
     def unread(self) -> bool:
         """Whether a chunk is pending that does not count as received."""
         return self.pending > self.counted
+
+    async def wait_until_read(self, given_up: Callable[[], bool]) -> None:
+        """Wait until a reader has seen the end, as long as it is worth waiting for one."""
+        while not (self.drained or given_up()) and (self.unread or self.read):
+            with anyio.move_on_after(IDLE_READER if self.unread else LEFT_READER) as idle:
+                await self.wait_for_progress()
+            if idle.cancelled_caught:
+                return
 
     async def wait_for_progress(self) -> None:
         """Wait until a chunk is received, or the end is seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Race:
     def won_by(self, turn: Turn) -> None:
         """Fence every rival of ``turn`` and lift its deadline. Synchronous: no rival gets in."""
         self.winner = turn
-        turn.lift_deadline()
+        turn.scope.deadline = math.inf
         for rival in self.turns:
             if rival is not turn:
                 rival.fence()

@@ -12,7 +12,6 @@ Source: Micdrop page "Agent (LLM)", ``generateAnswer``; the fence is its ``answe
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -184,10 +183,6 @@ class Turn:
     def child(self, core: Core, race: Race, scope: anyio.CancelScope) -> Turn:
         """An attempt of another agent at this turn, as a rival of the others in ``race``."""
         return Turn(self.answer, core, prompt=self.prompt, scope=scope, parent=self, race=race)
-
-    def lift_deadline(self) -> None:
-        """Take as long as it takes from now on."""
-        self.scope.deadline = math.inf
 
     def stop(self) -> None:
         """Cancel the task of this attempt, which has no effect any more."""
