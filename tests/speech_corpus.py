@@ -5,13 +5,14 @@ trip over: abbreviations, decimals, ellipses, quotes, initials, ordinals, web ad
 space behind it, so that the pieces of a paragraph joined are its text.
 
 ``FRESH`` was written after the rules; at its first run they had 0.977 there (2 false cuts, 4 missed).
+``LATER`` was written after that, and had 0.964 (2 false, 5 missed); what both showed has been mended since.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FRESH", "HARD", "PLAIN"]
+__all__ = ["FRESH", "HARD", "LATER", "PLAIN"]
 
 PLAIN: Final[dict[str, list[list[str]]]] = {
     "en": [
@@ -517,5 +518,124 @@ FRESH: Final[dict[str, list[list[str]]]] = {
         ['قالت: "لا أعرف." ', 'ثم أضافت: "اسأل غدا." ', "هز كتفيه... ومضى. ", "ماذا كان بوسعه أن يفعل؟"],
         ["المجموع 1,299.50 ريالا. ", "يمكنك الدفع بالبطاقة أو نقدا الخ. ", "ما الأنسب لك؟"],
         ["التقيت بالدكتور م. ع. سالم أمس. ", "يعمل في شركة أبل، ص. ب. 120. ", "سأتصل به غدا إن شاء الله."],
+    ],
+}
+
+LATER: Final[dict[str, list[list[str]]]] = {
+    "en": [
+        [
+            "Mr. Smith arrived at 3 p.m. yesterday. ",
+            "He brought 2.5 kg of apples, e.g. Gala and Fuji. ",
+            "Did Ms. Lee like them? ",
+            "She did!",
+        ],
+        ["The meeting is at 10 a.m. ", "Please be on time. ", "Room No. 4 is upstairs."],
+        ["I visited Mt. Everest in Jan. 2020. ", "It was cold... very cold. ", "Would I go again? ", "Maybe."],
+        [
+            "She works for the F.B.I. in New York. ",
+            "Her boss is Capt. J. T. Kirk Jr. ",
+            "He is strict. ",
+            '"Really?" I asked. ',
+            '"Yes," she said.',
+        ],
+        ["Please see pp. 12-15 of vol. 3. ", "The price rose from $3.50 to $4.25. ", "That's a lot! ", "Isn't it?"],
+        ["Use v2.0.1 or later. ", "Run setup.py first. ", "Then open index.html. ", "It's easy."],
+        [
+            "Well, I think so. ",
+            "So do I. ",
+            "We agree then. ",
+            "Apples, pears, etc. are in the bowl. ",
+            "Help yourself.",
+        ],
+    ],
+    "de": [
+        ["Wir treffen uns z. B. um 10 Uhr. ", "Das kostet d. h. nichts. ", "Kommst du mit? ", "Ja, gern!"],
+        [
+            "Herr Dr. Müller wohnt seit dem 1. Januar in der Bahnhofstr. 12. ",
+            "Er ist i. d. R. ab 8 Uhr da. ",
+            "Rufen Sie ihn an.",
+        ],
+        [
+            "Der Preis liegt bei 3,50 € pro Stück. ",
+            "Das sind ca. 20 Prozent mehr. ",
+            "Warum? ",
+            "Weil alles teurer wird...",
+        ],
+        [
+            "Ludwig XIV. war König von Frankreich. ",
+            "Er baute Versailles. ",
+            "„Der Staat bin ich“, sagte er angeblich. ",
+            "Stimmt das?",
+        ],
+        [
+            "Bitte bringen Sie Stifte, Papier, Kleber usw. mit. ",
+            "Der Kurs beginnt am Mo., 5. Mai. ",
+            "Fr. Dr. Klein leitet ihn.",
+        ],
+    ],
+    "fr": [
+        [
+            "Le rendez-vous est à 10 h. ",
+            "Apportez p. ex. une pièce d'identité. ",
+            "Est-ce loin ? ",
+            "Non, pas du tout !",
+        ],
+        [
+            "M. le Président est arrivé. ",
+            "Mme. Dubois l'attendait depuis 9.30 heures. ",
+            "Ils ont parlé de l'U.E. pendant une heure. ",
+            "Puis ils sont partis.",
+        ],
+        [
+            "Victor Hugo est né en 1802... à Besançon. ",
+            "C'est dans l'est. ",
+            "« Magnifique ! » s'écria Paul. ",
+            "Il avait raison.",
+        ],
+        [
+            "Le no. 5 est célèbre. ",
+            "Voir aussi vol. 2, pp. 30-32. ",
+            "Env. 300 personnes étaient là, etc. ",
+            "On s'est bien amusés.",
+        ],
+    ],
+    "es": [
+        ["La cita es a las 10 a.m. ", "Traiga p. ej. su pasaporte. ", "¿Está lejos? ", "¡No, para nada!"],
+        [
+            "El Prof. Gómez y D. Juan llegaron tarde. ",
+            "La Sra. López los esperaba. ",
+            "Hablaron de la O.N.U. durante una hora. ",
+            "Luego se fueron.",
+        ],
+        [
+            "Cervantes nació en 1547... en Alcalá. ",
+            "Está cerca de Madrid. ",
+            "«¡Qué bonito!», exclamó Ana. ",
+            "Tenía razón.",
+        ],
+        ["Vea la pág. 14 y el núm. 3. ", "El precio subió de 3,50 a 4,25 euros. ", "¿Por qué? ", "Porque todo sube."],
+    ],
+    "zh": [
+        ["今天气温是23.5度。", "您需要带伞吗？", "不用！", "谢谢您的来电。"],
+        ["他问：“你好吗？”", "我说：“很好。”", "然后我们去吃饭了。"],
+        ["等等……让我想想。", "好的，我明白了。", "请访问www.test.cn。", "还有别的问题吗？"],
+        ["第一，打开盒子；第二，取出说明书。", "很简单，对吧？！", "是的。"],
+    ],
+    "ja": [
+        ["今日の気温は23.5度です。", "傘は必要ですか？", "いいえ！", "お電話ありがとうございました。"],
+        ["彼は「元気？」と聞きました。", "私は「はい。」と答えました。", "それから食事に行きました。"],
+        ["ちょっと待って……考えます。", "はい、分かりました。", "www.test.jpをご覧ください。", "他に質問はありますか？"],
+        ["まず箱を開けます。", "次に説明書を出します。", "簡単でしょう？！", "はい。"],
+    ],
+    "hi": [
+        ["आज तापमान 23.5 डिग्री है। ", "क्या आपको छाता चाहिए? ", "नहीं! ", "फ़ोन करने के लिए धन्यवाद।"],
+        ["श्री राम कुमार, एम.ए., कल आएँगे। ", "डॉ. वर्मा भी साथ होंगे। ", "रु. 500 का टिकट है। ", "ठीक है?"],
+        ["रुकिए... मुझे सोचने दीजिए। ", "हाँ, समझ गया। ", '"बहुत अच्छा!" उसने कहा। ', "फिर हम चले गए।"],
+    ],
+    "ar": [
+        ["درجة الحرارة اليوم 23.5 درجة. ", "هل تحتاج إلى مظلة؟ ", "لا! ", "شكرا على اتصالك."],
+        ['قال: "كيف حالك؟" ', 'قلت: "بخير." ', "ثم ذهبنا لتناول الطعام."],
+        ["انتظر... دعني أفكر. ", "نعم، فهمت. ", "زر الموقع www.test.com الآن. ", "هل لديك سؤال آخر؟"],
+        ["حضر أ.د. علي و د. منى. ", "بدأ الاجتماع في الساعة 10 ص. ", "انتهى ظهرا."],
     ],
 }

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from speech_corpus import FRESH, HARD, PLAIN
+from speech_corpus import FRESH, HARD, LATER, PLAIN
 
 from micdrop_agent._extras import install_command
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.speech import Sentences
 
-CORPORA = {"plain": PLAIN, "hard": HARD, "fresh": FRESH}
+CORPORA = {"plain": PLAIN, "hard": HARD, "fresh": FRESH, "later": LATER}
 LANGUAGES = sorted(PLAIN)
 PARAGRAPHS = [
     (language, "".join(sentences))
@@ -153,6 +153,10 @@ def test_what_is_held_back_is_bounded(chunks: list[str], most: int) -> None:
         ("Dr. Who", ["Dr. Who"]),
         ("1. Eggs for four", ["1. Eggs for four"]),
         ("He left (at 5 p.m.) Monday. Fine.", ["He left (at 5 p.m.) Monday. ", "Fine."]),
+        ("It opens at 9 a.m. Monday. Fine, then.", ["It opens at 9 a.m. Monday. ", "Fine, then."]),
+        ("It closes at 9 p.m. Bring a coat.", ["It closes at 9 p.m. ", "Bring a coat."]),
+        ('"Is it true?" I asked. "It is."', ['"Is it true?" I asked. ', '"It is."']),
+        ('"Is it true?" I know it is.', ['"Is it true?" ', "I know it is."]),
         ("", []),
     ],
 )

@@ -11,7 +11,17 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from micdrop_agent.speech._marks import OPENERS, is_lower
-from micdrop_agent.speech._words import LAST, MONTHS_FOLLOW, NEVER_LAST, NUMBERED, PARTICLES, STARTERS, WORDS_TOO
+from micdrop_agent.speech._words import (
+    HOURS,
+    LAST,
+    MONTHS_FOLLOW,
+    NEVER_LAST,
+    NOT_AFTER_HOURS,
+    NUMBERED,
+    PARTICLES,
+    STARTERS,
+    WORDS_TOO,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +91,7 @@ class Dots:
         plain = token.casefold()
         if _NUMBER.fullmatch(token):
             return self._ends_at_number(token, word)
-        if plain in LAST:
+        if plain in LAST or (plain in HOURS and _may_follow_hours(word)):
             return True
         single = len(_bases(token)) == 1 and token[:1].isalpha()
         if single and not token.isupper() and _NUMBER.fullmatch(_token(before[: -len(token)].rstrip())):
@@ -127,6 +137,11 @@ def _token(text: str) -> str:
     token = found.group().lstrip(OPENERS)
     # French and Italian write "l'art. 5" as one word.
     return token[2:] if token[1:2] in {"'", "\u2019"} else token
+
+
+def _may_follow_hours(word: str) -> bool:
+    """Whether the word after "5 p.m." begins a sentence: a day or a time zone does not."""
+    return word[:1].isupper() and _plain(word) not in NOT_AFTER_HOURS
 
 
 def _plain(word: str) -> str:

@@ -31,6 +31,7 @@ from micdrop_agent.speech._marks import (
     letters,
     splits_character,
 )
+from micdrop_agent.speech._words import SAID
 
 __all__ = ["Sentences"]
 
@@ -180,7 +181,7 @@ class Sentences:
         if space_end == end and after and not self._touching(start, after):
             return False
         if "!" in run or "?" in run:
-            return not is_lower(look.first_letter(space_end))
+            return not is_lower(look.first_letter(space_end)) and not self._says(look, run, space_end)
         if run[0] != "." and (is_unspaced(text[start - 1 : start]) or is_unspaced(after)):
             return False  # the ellipsis of Chinese and Japanese is a pause
         return self._dots.end_sentence(text[:start], run, look.word(space_end))
@@ -203,7 +204,19 @@ class Sentences:
             return look.char(end) in {"と", "っ"}
         if run[-1] not in '\u201d」』"' or not is_unspaced(look.char(end)):
             return False
-        return bool(_SAYS.intersection(look.phrase(end, _SAYS_WITHIN)))
+        phrase = look.phrase(end, _SAYS_WITHIN)
+        # What a colon follows announces the next quotation.
+        return bool(_SAYS.intersection(phrase)) and look.char(end + len(phrase)) not in {"：", ":"}
+
+    def _says(self, look: Look, run: str, start: int) -> bool:
+        """Whether a quotation has closed, and its sentence goes on with who said it."""
+        first, second = SAID.get(self._language, (None, None))
+        if first is None or run[-1] in "!?":
+            return False
+        word = look.word(start)
+        if word.casefold() not in first:
+            return False
+        return not second or look.word(start + len(word)).strip(" .,:;!?।").casefold() in second
 
     def _cut_by_length(self) -> int:
         """The best place for a cut in a piece that is too long."""

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LAST", "MONTHS_FOLLOW", "NEVER_LAST", "NUMBERED", "PARTICLES", "STARTERS", "WORDS_TOO"]
+__all__ = [
+    "HOURS",
+    "LAST",
+    "MONTHS_FOLLOW",
+    "NEVER_LAST",
+    "NOT_AFTER_HOURS",
+    "NUMBERED",
+    "PARTICLES",
+    "SAID",
+    "STARTERS",
+    "WORDS_TOO",
+]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -114,6 +125,23 @@ NEVER_LAST: Final[dict[str, frozenset[str]]] = {
     "nl": _words("dhr mevr mw dr prof ir ing bijv d.w.z nr blz fig art ca m.b.t tel"),
 }
 """Short forms that always have something after them, without their last dot, in small letters."""
+
+SAID: Final[dict[str, tuple[frozenset[str], frozenset[str]]]] = {
+    "en": (_words("i"), _words("asked said replied answered cried shouted whispered thought added called")),
+    "hi": (_words("उसने उन्होंने मैंने हमने"), _words("कहा पूछा बोला बताया सोचा")),
+    "ar": (_words("قال قالت سأل سألت أجاب أجابت صاح صاحت هتف هتفت"), frozenset()),
+}
+"""Who said a quotation, behind it: the first word, and the second one if there is a choice."""
+
+HOURS: Final = _words("a.m p.m am pm")
+NOT_AFTER_HOURS: Final = _words(
+    """
+    monday tuesday wednesday thursday friday saturday sunday january february march april june july august
+    september october november december jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
+    eastern central mountain pacific est edt cst cdt mst mdt pst pdt gmt utc bst cet cest et pt ct
+    """
+)
+"""What follows an hour within a sentence, though it has a capital; whatever else has one begins a sentence."""
 
 LAST: Final = _words("etc usw usf ecc enz الخ إلخ")
 """Short forms that close a list: a capital after one begins a sentence."""
