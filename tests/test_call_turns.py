@@ -439,3 +439,59 @@ def test_speaking_to_the_caller_from_outside(backend: Backend) -> None:
             assert client.closed is None  # whoever made the link closes it
 
     run_virtual(backend, scenario)
+
+
+def test_audio_that_waits_for_a_slow_client_is_not_sent_after_a_barge_in(backend: Backend) -> None:
+    async def scenario() -> None:
+        agent = ScriptedAgent(["One two three four five six seven eight nine ten."], [HANG])
+        async with calling(agent=agent, tts=ScriptedTTS(delay=0.1)) as (_, client):
+            client.speak()
+            await anyio.sleep(0.05)
+            client.stall()
+            await anyio.sleep(0.5)
+            client.put("StartSpeaking")
+            await anyio.sleep(0.1)
+            before = len(client.audio)
+            client.stall(False)
+            await anyio.sleep(1)
+            assert before > 0
+            assert len(client.audio) == before
+
+    run_virtual(backend, scenario)
+
+
+def test_a_client_that_waits_for_an_agent_that_hangs_is_released(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with calling(agent=ScriptedAgent([HANG]), reply_timeout=12) as (_, client):
+            client.speak()
+            await client.receives("SkipAnswer", 2)
+            assert anyio.current_time() == pytest.approx(12)
+
+    run_virtual(backend, scenario)
+
+
+def test_a_voice_that_is_still_at_work_says_nothing_after_a_barge_in(backend: Backend) -> None:
+    async def scenario() -> None:
+        agent = ScriptedAgent(["One. ", "Two. ", "Three. "], [HANG])
+        async with calling(agent=agent, tts=ScriptedTTS(delay=0.5), speech=AsItComes) as (_, client):
+            client.speak()
+            await anyio.sleep(0.7)
+            client.put("StartSpeaking")
+            await anyio.sleep(0.1)
+            before = len(client.audio)
+            assert before > 0
+            await anyio.sleep(5)
+            assert len(client.audio) == before
+
+    run_virtual(backend, scenario)
+
+
+@pytest.mark.parametrize("script", [[], [" "], [ProviderError("down", kind="server")]])
+def test_an_answer_without_words_releases_the_client_at_once(backend: Backend, script: list[Any]) -> None:
+    async def scenario() -> None:
+        async with calling(agent=ScriptedAgent(script)) as (_, client):
+            client.speak()
+            await client.receives("SkipAnswer", 2)
+            assert anyio.current_time() == 0
+
+    run_virtual(backend, scenario)
