@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from micdrop_agent.images import images_of
 from micdrop_agent.messages import Message
 from micdrop_agent.providers.attachments import Attachments
-from micdrop_agent.providers.requests.history import CONTINUE_NOTE, GO_ON, OPENING, Dialect, together
+from micdrop_agent.providers.requests.fillers import CONTINUE_NOTE, GO_ON, OPENING
+from micdrop_agent.providers.requests.history import Dialect, together
 
 if TYPE_CHECKING:
     from micdrop_agent.providers.requests.history import State

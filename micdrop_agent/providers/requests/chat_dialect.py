@@ -17,16 +17,8 @@ from micdrop_agent.messages import Message
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.json_text import encode, encode_text
 from micdrop_agent.providers.quirks import ChatQuirks
-from micdrop_agent.providers.requests.history import (
-    ACKNOWLEDGED,
-    CONTINUE_NOTE,
-    GO_ON,
-    OPENING,
-    Dialect,
-    encode_call,
-    message,
-    together,
-)
+from micdrop_agent.providers.requests.fillers import ACKNOWLEDGED, CONTINUE_NOTE, GO_ON, OPENING
+from micdrop_agent.providers.requests.history import Dialect, encode_call, message, together
 from micdrop_agent.providers.requests.wire_ids import as_made, nine_alphanumerics, up_to_40
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from micdrop_agent.errors import ProviderError
 from micdrop_agent.images import images_of
 from micdrop_agent.messages import Message
 from micdrop_agent.providers.json_text import encode_text
+from micdrop_agent.providers.requests.fillers import CONTINUE_NOTE
 from micdrop_agent.providers.requests.pairing import CallGroup, repair
 from micdrop_agent.providers.requests.wire_ids import WireIds, up_to_64
 
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from micdrop_agent.providers.requests.pairing import Entry, PairedCall
 
 __all__ = [
-    "ACKNOWLEDGED",
-    "CONTINUE_NOTE",
-    "GO_ON",
-    "OPENING",
     "Dialect",
     "EncodedHistory",
     "HistoryEncoder",
@@ -45,20 +42,6 @@ __all__ = [
     "together",
     "wire_name",
 ]
-
-CONTINUE_NOTE: Final = (
-    "Your last message was cut off where it ends. Go on from exactly there: say only what comes next, "
-    "repeat nothing of it, and do not mention the interruption."
-)
-
-OPENING: Final = "(The call has just begun. Speak first.)"
-"""Stands for the caller, who has said nothing yet: most servers want a message from the user."""
-
-GO_ON: Final = "(Please go on.)"
-"""Stands for the caller where the request would end with the assistant's words."""
-
-ACKNOWLEDGED: Final = "Okay."
-"""Stands for the answer that a caller's interruption prevented, between a result and the caller."""
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME: Final = 64

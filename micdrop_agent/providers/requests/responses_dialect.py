@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.json_text import encode_text
-from micdrop_agent.providers.requests.history import OPENING, Dialect, encode_call, together
+from micdrop_agent.providers.requests.fillers import OPENING
+from micdrop_agent.providers.requests.history import Dialect, encode_call, together
 
 if TYPE_CHECKING:
     from micdrop_agent.images import Image
