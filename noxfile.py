@@ -90,6 +90,7 @@ def lint(session: nox.Session) -> None:
     files = [str(path) for path in sorted(Path("micdrop_agent").rglob("*.py"))]
     session.run("flake8-async", "--anyio", f"--disable={left_out}", *files)
     session.run("lint-imports")
+    session.run("python", "tools/private_access.py")
     session.run("python", "tools/check_rules.py")
     # A deliberate fault whose place was rewritten would prove nothing any more.
     session.run("python", "tests/mutants/mutants.py", "--check")

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from micdrop_agent import Answer, EchoAgent, MockAgent
-from micdrop_agent.events import MessageCorrected
+from micdrop_agent.events import MessageAdded, MessageCorrected
 from micdrop_agent.testing import BACKENDS, HANG, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:
@@ -246,3 +246,32 @@ def test_a_thousand_answers_leave_no_objects_behind(backend: Backend) -> None:
             assert not agent._core._background
 
     run_virtual(backend, main)
+
+
+@pytest.mark.parametrize("how", ["cancel", "answer", "aclose"])
+def test_a_cut_under_wait_stores_the_same_for_every_size_of_the_buffer(backend: Backend, how: str) -> None:
+    """Who only waits takes the text as a whole, when it is complete: of one that was cut it has received nothing."""
+    stored: list[list[str]] = []
+
+    async def scenario(size: int | None, listens: bool) -> None:
+        async with ScriptedAgent(["One ", "two ", 0.1, "three ", HANG], buffer_size=size) as agent:
+            if listens:
+                agent.on(MessageAdded, lambda _: None)
+            answer = agent.answer()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(answer.wait)
+                await anyio.sleep(0.05)
+                if how == "cancel":
+                    agent.cancel()
+                elif how == "answer":
+                    agent.answer()
+                    agent.cancel()
+                else:
+                    await answer.aclose()
+            assert answer.result.status == "cancelled"
+            stored.append([answer.text, answer.result.text, *(m.content for m in agent.conversation.messages[1:])])
+
+    for size in (None, 0, 1, 2, 100):
+        for listens in (False, True):
+            run_virtual(backend, scenario, size, listens)
+    assert stored == [["", ""]] * 10

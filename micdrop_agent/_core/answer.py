@@ -263,8 +263,7 @@ class Answer(ObjectReceiveStream[str]):
 
     async def wait_for_room(self, buffer_size: int) -> None:
         """Wait until the consumer has kept up."""
-        if self._waiters and not self.pipe.read:
-            self.pipe.count_all()  # nobody iterates: wait() takes the text as a whole
+        # Where nobody iterates, wait() takes the text as a whole, in the end: until then nothing was received.
         await self.pipe.wait_for_room(buffer_size, self._nobody_waits)
 
     def _nobody_waits(self) -> bool:
