@@ -162,11 +162,18 @@ class Timeouts:
     """Seconds for a whole answer: all its steps, tools and retries, but not the waits for a slow consumer."""
 
 
-@attrs.frozen(kw_only=True)
+def _class(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and not isinstance(value, type):
+        raise TypeError(f"{attribute.name} must be a class, not {value!r}")
+
+
+@attrs.frozen
 class ExtractJson:
     """Take a JSON object from the end of an answer; it is not spoken.
 
     Args:
+        type: The class whose instance it becomes: an attrs class, a dataclass, a TypedDict or a pydantic
+            model. A value that does not fit is logged, and ``result.extracted`` is ``None``.
         callback: Called with the parsed value, before the message is stored. A coroutine
             function is run in the agent's task group. An error in it is logged.
         save_in_metadata: Store the value as ``metadata["extracted"]`` too.
@@ -174,8 +181,9 @@ class ExtractJson:
     Source: Micdrop page "Agent (LLM)", ``ExtractJsonOptions``.
     """
 
-    callback: Callable[[Any], object] | None = attrs.field(default=None, validator=_callback)
-    save_in_metadata: bool = attrs.field(default=False, validator=_flag)
+    type: type | None = attrs.field(default=None, validator=_class)
+    callback: Callable[[Any], object] | None = attrs.field(default=None, validator=_callback, kw_only=True)
+    save_in_metadata: bool = attrs.field(default=False, validator=_flag, kw_only=True)
 
 
 @attrs.frozen(kw_only=True)

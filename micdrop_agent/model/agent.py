@@ -16,7 +16,7 @@ import math
 import sys
 from abc import abstractmethod
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from micdrop_agent.model.step import Response
 
 __all__ = ["ModelAgent", "ModelCore"]
+
+V = TypeVar("V")
 
 OVERFLOW_SHARE: Final = 2 / 3
 """Share of a request that was too long for the model to which later ones are kept."""
@@ -171,6 +173,26 @@ class ModelAgent(Agent):
             await self._core.provider.prewarm()
         except ProviderError as error:
             self._core.log.debug("no spare connection: %s", error)
+
+    async def ask(self, cls: type[V], text: str) -> V:
+        """One typed answer without speech: what the model makes of ``text``, as an instance of ``cls``.
+
+        A request of its own, beside the conversation, which it neither reads nor changes; the live
+        answer goes on. It is sent once.
+
+        Args:
+            cls: An attrs class, a dataclass, a TypedDict or a pydantic model.
+            text: What the model reads, beside the schema of ``cls``.
+
+        Raises:
+            ProviderError: The provider failed, or nothing that it sent fits (kind ``empty``).
+            TypeError: ``cls`` is none of them.
+        """
+        from micdrop_agent.model.ask import ask
+
+        self._core.check_thread("ask()")
+        answer: V = await ask(self._core.provider, self._core.options.timeouts, cls, text)
+        return answer
 
     async def generate_answer(self, turn: Turn) -> None:
         """Ask the model until it has nothing more to do.

@@ -20,6 +20,7 @@ from micdrop_agent.tools._tool import (
 if TYPE_CHECKING:
     from micdrop_agent.tools._json import dump_output
     from micdrop_agent.tools._output import show_output
+    from micdrop_agent.tools._typed import TypedValue
 
 __all__ = [
     "BoundCall",
@@ -30,6 +31,7 @@ __all__ = [
     "ToolKind",
     "ToolOptions",
     "ToolSet",
+    "TypedValue",
     "control_tools",
     "dump_output",
     "show_output",
@@ -37,7 +39,11 @@ __all__ = [
 ]
 
 
-_LATE: Final = {"dump_output": "micdrop_agent.tools._json", "show_output": "micdrop_agent.tools._output"}
+_LATE: Final = {
+    "TypedValue": "micdrop_agent.tools._typed",
+    "dump_output": "micdrop_agent.tools._json",
+    "show_output": "micdrop_agent.tools._output",
+}
 
 
 def __getattr__(name: str) -> Any:

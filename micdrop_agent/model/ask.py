@@ -1,0 +1,75 @@
+"""One typed answer without speech: a request of its own, beside the conversation.
+
+Mood ──▶ JSON Schema in the prompt ──▶ response ──▶ the first object in it ──▶ Mood(…)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from micdrop_agent.errors import ProviderError, ToolInputError
+from micdrop_agent.messages import Message
+from micdrop_agent.model.protocol import Request
+
+if TYPE_CHECKING:
+    from micdrop_agent.model.protocol import Provider
+    from micdrop_agent.options import Timeouts
+
+__all__ = ["ask"]
+
+CLOSE_TIMEOUT: Final = 0.5
+"""Longest in seconds that the response may take to close."""
+
+_PROMPT: Final = "Answer with one JSON object and nothing else: no words before or after it, no code fence. It has to fit this JSON Schema:\n{}"
+
+
+async def ask(provider: Provider, timeouts: Timeouts, cls: type, text: str) -> Any:
+    """What the model makes of ``text``, as an instance of ``cls``.
+
+    Raises:
+        ProviderError: The provider failed, or the response holds no value that fits (kind ``empty``).
+        TypeError: ``cls`` is no class that can be read from JSON.
+    """
+    from micdrop_agent.options import ExtractJson
+    from micdrop_agent.text import ThinkFilter, extract_text
+    from micdrop_agent.tools import TypedValue
+
+    wanted = TypedValue(cls)
+    schema = json.dumps(wanted.schema, ensure_ascii=False, default=str)
+    request = Request(items=[Message("system", _PROMPT.format(schema)), Message("user", text)])
+    said = await _response(provider, timeouts.total, request)
+    think = ThinkFilter()
+    _, found, value = extract_text(think.feed(said) + think.finish(), ExtractJson())
+    try:
+        if found:
+            return wanted.read(value)
+        problem = "no JSON object"
+    except ToolInputError as error:
+        problem = str(error)
+    raise ProviderError(
+        f"{provider.name} did not answer with a {cls.__name__}: {problem}", kind="empty", provider=provider.name
+    )
+
+
+async def _response(provider: Provider, seconds: float | None, request: Request) -> str:
+    """The text of one response."""
+    pieces: list[str] = []
+    limit = None if seconds is None else anyio.current_time() + seconds
+    with anyio.CancelScope(deadline=float("inf") if limit is None else limit) as scope:
+        stream = await provider.open(request)
+        try:
+            while (events := await stream.receive()) is not None:
+                pieces += [event for event in events if isinstance(event, str)]
+        finally:
+            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await stream.aclose()
+    if scope.cancelled_caught:
+        raise ProviderError(
+            f"{provider.name} took longer than {seconds:g} seconds (Timeouts.total)",
+            kind="timeout",
+            provider=provider.name,
+        )
+    return "".join(pieces)
