@@ -19,6 +19,7 @@ from micdrop_agent.tools._tool import (
 
 if TYPE_CHECKING:
     from micdrop_agent.tools._json import dump_output
+    from micdrop_agent.tools._mcp import tools_from_mcp
     from micdrop_agent.tools._output import show_output
     from micdrop_agent.tools._typed import TypedValue
 
@@ -36,10 +37,12 @@ __all__ = [
     "dump_output",
     "show_output",
     "tool",
+    "tools_from_mcp",
 ]
 
 
 _LATE: Final = {
+    "tools_from_mcp": "micdrop_agent.tools._mcp",
     "TypedValue": "micdrop_agent.tools._typed",
     "dump_output": "micdrop_agent.tools._json",
     "show_output": "micdrop_agent.tools._output",
