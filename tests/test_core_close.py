@@ -193,3 +193,24 @@ def test_an_event_that_is_none_is_refused_in_words(backend: Backend) -> None:
                 await agent.answer().receive()
 
     run_virtual(backend, main)
+
+
+def test_closing_says_what_it_gave_up_on(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    async def stubborn(_turn: Any) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(20)
+
+    async def scenario() -> None:
+        async with ScriptedAgent(["One.", stubborn]) as agent:
+            answer = agent.answer()
+            assert await answer.receive() == "One."
+            await anyio.sleep(1)
+            began = anyio.current_time()
+            await agent.aclose()
+            assert anyio.current_time() - began == pytest.approx(5)
+
+    run_virtual(backend, scenario)
+    assert (
+        "closing gave up after 5 s: 1 of its tasks ignore their cancellation (an answer, or a tool of it)"
+        in caplog.text
+    )

@@ -130,7 +130,7 @@ class Core:
         self.wasted: Usage | None = None
         self.began: list[Callable[[Answer], None]] = []
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._background: dict[anyio.CancelScope, None] = {}  # a quarter of an empty set
+        self._background: dict[anyio.CancelScope, str] = {}  # a quarter of an empty set
         self._left_to_do: list[Callable[[], Awaitable[None]]] = []
         self.last_filler = ""
         self.tools_at_work: dict[ToolRun, None] = {}
@@ -285,8 +285,15 @@ class Core:
         elif self._alive:
             if self._all_done is None:
                 self._all_done = anyio.Event()
-            with anyio.move_on_after(LEAVE_TIMEOUT):
+            with anyio.move_on_after(LEAVE_TIMEOUT) as limit:
                 await self._all_done.wait()
+            if limit.cancelled_caught:
+                self.log.warning(
+                    "closing gave up after %g s: %d of its tasks ignore their cancellation (%s)",
+                    LEAVE_TIMEOUT,
+                    self._alive,
+                    ", ".join(self._background.values()) or "an answer, or a tool of it",
+                )
         name_tools_at_work(self.log, self.tools_at_work)
 
     def close(self) -> None:
@@ -319,7 +326,7 @@ class Core:
         if root._tasks is None or root.state != "open":
             return False
         scope = task_scope()
-        root._background[scope] = None
+        root._background[scope] = name
         root._tasks.start_soon(root._in_background, work, scope, name=name)
         return True
 
@@ -417,7 +424,7 @@ class Core:
             self._task_ended()
         while self._left_to_do and self.state == "open":
             scope = task_scope()
-            self._background[scope] = None
+            self._background[scope] = "what an answer left to do"
             await self._in_background(self._left_to_do.pop(), scope)
 
     def cancel(self, heard: int | str | None) -> None:
