@@ -69,6 +69,16 @@ def _limit(instance: object, attribute: attrs.Attribute[Any], value: float | Non
     check_seconds(attribute.name, value, zero=False, none=True)
 
 
+def _rate(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
+    del instance
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{attribute.name} must be a number of letters a second, not {value!r}")
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(f"{attribute.name} must be more than 0, not {value!r}")
+
+
 def _factor(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
     del instance
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -160,6 +170,10 @@ class Timeouts:
 
     total: float | None = attrs.field(default=60.0, validator=_limit)
     """Seconds for a whole answer: all its steps, tools and retries, but not the waits for a slow consumer."""
+
+    min_rate: float | None = attrs.field(default=1.0, validator=_rate)
+    """Letters a second that a response must bring on average, over twice the time of ``between_chunks``. The slowest
+    models are four times as fast as the default; a server that drips is not waited for."""
 
 
 def _class(_: object, attribute: attrs.Attribute[Any], value: object) -> None:

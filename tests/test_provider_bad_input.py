@@ -290,10 +290,10 @@ def test_a_server_that_is_no_model_server_is_told_from_one(
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
-        (endless(b"x" * 65536, first=b"data: "), "protocol", "a line of more than 4,194,304 bytes"),
-        (endless(b"data: " + b"x" * 65536 + b"\n"), "protocol", "an event of more than 4,194,304 bytes"),
-        (endless(b"x" * 65536, first=b'{"choices":"'), "protocol", "more than 4,194,304 bytes of JSON"),
-        (endless(b" " * 65536), "protocol", "4,194,304 bytes"),
+        (endless(b"x" * 65536, first=b"data: "), "protocol", "a line of more than 1,048,576 bytes"),
+        (endless(b"data: " + b"x" * 65536 + b"\n"), "protocol", "an event of more than 1,048,576 bytes"),
+        (endless(b"x" * 65536, first=b'{"choices":"'), "protocol", "more than 1,048,576 bytes of JSON"),
+        (endless(b" " * 65536), "protocol", "1,048,576 bytes"),
         (endless(b": keep-alive\n\n", gap=0.5), "timeout", "5 seconds, Timeouts: first chunk"),
         (endless(b"\n", gap=0.5), "timeout", "5 seconds, Timeouts: first chunk"),
         (endless(b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n', gap=0.5), "timeout", "first chunk"),
@@ -354,7 +354,7 @@ def in_pieces(count: int) -> Reply:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (call_tool("look_up", {"what": "x" * 10_000_000}), "4,194,304 bytes"),
+        (call_tool("look_up", {"what": "x" * 10_000_000}), "1,048,576 bytes"),
         (in_pieces(5000), "more than 1,048,576 characters of tool arguments"),
     ],
     ids=["whole", "in pieces"],

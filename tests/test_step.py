@@ -141,7 +141,7 @@ def test_without_limits_nothing_runs_out(backend: Backend) -> None:
         assert await chunks_of(agent) == ["a", "b"]
         assert anyio.current_time() == 2000
 
-    limits = Timeouts(connect=None, first_chunk=None, between_chunks=None, total=None)
+    limits = Timeouts(connect=None, first_chunk=None, between_chunks=None, total=None, min_rate=None)
     with_model(backend, [[1000, ["a"], 1000, ["b", *STOP]]], check, timeouts=limits)
 
 

@@ -199,7 +199,7 @@ class Step:
             continue_from=self.continue_from,
         )
         self._narration, self._written = self._new_narration(), []
-        self._clock = RequestClock(turn.new_scope(), self.total, turn.facts.clock)
+        self._clock = RequestClock(turn.new_scope(), self.total, turn.facts.clock, self.core.options.timeouts)
         self._clock.allow(core.options.timeouts.first_chunk, "first chunk")
         if self.tools and core.options.parallel_tools:
             with lone_error_unwrapped():
@@ -301,7 +301,7 @@ class Step:
                 pause = between
                 if response.finish is not None:
                     pause = AFTER_DOUBTFUL_FINISH if between is None else min(between, AFTER_DOUBTFUL_FINISH)
-                self._clock.allow(pause, "between chunks")
+                self._clock.flows(events, pause)
 
     async def _drain(self) -> None:
         """Let the consumer run, or keep up: waiting for it is not the provider's fault."""
@@ -310,6 +310,7 @@ class Step:
             await turn.drain()
             return
         began = turn.facts.clock()
+        self._clock.forget_rate()
         self._clock.scope.deadline = math.inf
         if tasks is not None:
             tasks.cancel_scope.deadline = math.inf

@@ -7,7 +7,9 @@ Invariants, pinned in tests/test_provider_streams.py and tests/test_provider_age
 
 1. What came before a failure, also in the same network read, is handed out before it is raised.
 2. The end mark ends the response at once; the connection is drained when the stream is closed.
-3. A body that is no event stream is one whole answer or a clear error, never silence.
+3. A body that is not an event stream is one whole answer or a clear error, never silence.
+4. One ``receive()`` handles a slice of what came: ``SLICE_BYTES`` and ``SLICE_EVENTS`` at most, and the event
+   loop has its turn before the next one (tests/test_transport_slices.py).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers.failures import hide_secrets, page_title, without_secrets
@@ -32,6 +35,22 @@ __all__ = ["BodyReader", "HttpStream"]
 
 _BOM: Final = b"\xef\xbb\xbf"
 
+SLICE_BYTES: Final = 32 * 1024
+"""Most bytes that are handled before the event loop has its turn: a burst of 100 chunks, or 3 ms of odd lines."""
+
+SLICE_EVENTS: Final = 256
+"""Most events that are handled before that: the shortest have 9 bytes, and each costs 5 to 15 µs."""
+
+MAX_EVENTS: Final = 250_000
+"""Most events of one response: more than the tokens of any model's longest."""
+
+MAX_TEXT_CHARS: Final = 2 * 1024 * 1024
+"""Longest text of one response: forty hours of speech."""
+
+_QUIET_READS: Final = 16
+"""Reads without an event after which the loop is given a turn, whether or not it had one: cancellation is
+delivered then, also while bytes flood."""
+
 
 class BodyReader:
     """Feeds the bytes of a body to a translator, whatever the body turns out to be; no I/O.
@@ -41,7 +60,18 @@ class BodyReader:
         first_alone: Leave what stands behind the first text of its read to ``catch_up()``.
     """
 
-    __slots__ = ("_begin", "_first_alone", "_later", "_reader", "_size", "_whole", "translator")
+    __slots__ = (
+        "_begin",
+        "_events_left",
+        "_first_alone",
+        "_later",
+        "_reader",
+        "_rest",
+        "_size",
+        "_whole",
+        "sliced",
+        "translator",
+    )
 
     def __init__(self, translator: Translator, *, first_alone: bool = False) -> None:
         self.translator = translator
@@ -53,24 +83,45 @@ class BodyReader:
         self._size = 0
         self._first_alone = first_alone
         self._later: list[SseEvent] = []
-        """Events behind the first text of a read: that is handed out before they are looked at."""
+        """Events that were not looked at yet: those behind the first text, or behind a slice."""
+        self._rest = b""
+        """Bytes behind a slice."""
+        self.sliced = False
+        """Whether the last read was too large to be handled at once."""
+        self._events_left = MAX_EVENTS
 
-    def catch_up(self) -> bool:
-        """Take what was left of a read, if anything was."""
-        later, self._later = self._later, []
-        for event in later:
-            self.translator.feed(event)
-        return bool(later)
+    @property
+    def behind(self) -> bool:
+        """Whether something of the last read was not looked at yet."""
+        return bool(self._later or self._rest)
+
+    def catch_up(self) -> None:
+        """Take the next slice of what was left of a read."""
+        if self._later:
+            later, self._later = self._later, []
+            self._take(later)
+        else:
+            rest, self._rest = self._rest, b""
+            self.feed(rest)
 
     def feed(self, data: bytes) -> None:
-        """Take the bytes of one read. Never raises: a failure is the translator's."""
+        """Take the bytes of one read, or the first slice of them. Never raises: a failure is the translator's."""
+        self.sliced = len(data) > SLICE_BYTES
+        if self.sliced:
+            data, self._rest = data[:SLICE_BYTES], data[SLICE_BYTES:]
         if self._begin is not None:
-            data = self._begin + data
-            # Some gateways begin with blank lines while the model still waits in a queue.
-            start = data.removeprefix(_BOM).lstrip()[:1]
-            if (not start and len(data) < MAX_EVENT_BYTES) or _BOM.startswith(data):
+            # Some gateways begin with blank lines while the model still waits in a queue. They mean nothing, and are
+            # not kept: only what may become a byte order mark is.
+            came = len(data)
+            data = (self._begin + data).removeprefix(_BOM).lstrip()
+            start = data[:1]
+            if not start or _BOM.startswith(data):
                 self._begin = data
+                self._size += came
+                if self._size > MAX_EVENT_BYTES:
+                    self.translator.fail("protocol", f"sent more than {MAX_EVENT_BYTES:,} bytes of blank lines")
                 return
+            self._size = 0
             self._begin = None
             if start in {b"{", b"["}:
                 self._whole = []
@@ -84,7 +135,6 @@ class BodyReader:
 
     def end(self) -> None:
         """The body is at its end."""
-        self.catch_up()
         translator = self.translator
         if self._whole is not None:
             translator.whole(b"".join(self._whole).removeprefix(_BOM))
@@ -104,18 +154,27 @@ class BodyReader:
         translator.end()
 
     def _events(self, data: bytes) -> None:
-        translator = self.translator
         try:
             events = self._reader.feed(data)
         except ProviderError as error:
-            translator.failure = translator.failure or error
+            self.translator.failure = self.translator.failure or error
             return
+        self._take(events)
+
+    def _take(self, events: list[SseEvent]) -> None:
+        translator = self.translator
+        if len(events) > SLICE_EVENTS:
+            self.sliced = True
+            events, self._later = events[:SLICE_EVENTS], events[SLICE_EVENTS:]
+        self._events_left -= len(events)
+        if self._events_left < 0 and translator.failure is None:
+            translator.fail("protocol", f"sent more than {MAX_EVENTS:,} events as one response")
         for number, event in enumerate(events):
             translator.feed(event)
             if self._first_alone and translator.said:
                 # In a burst of 200 chunks the caller would wait for all of them to hear the first.
                 self._first_alone = False
-                self._later = events[number + 1 :]
+                self._later = events[number + 1 :] + self._later
                 return
 
     def _gather(self, data: bytes) -> None:
@@ -136,7 +195,7 @@ class HttpStream:
         secret: The key in use, kept out of errors.
     """
 
-    __slots__ = ("_body", "_ended", "_provider", "_response", "_secret", "_translator")
+    __slots__ = ("_body", "_chars_left", "_ended", "_provider", "_quiet", "_response", "_secret", "_translator")
 
     def __init__(self, response: Response, translator: Translator, provider: str, secret: str | None = None) -> None:
         self._response = response
@@ -145,28 +204,50 @@ class HttpStream:
         self._provider = provider
         self._secret = secret
         self._ended = False
+        self._quiet = 0
+        """Slices since the last one that brought something."""
+        self._chars_left = MAX_TEXT_CHARS
 
     async def receive(self) -> list[ProviderEvent] | None:
         """See ``ProviderStream.receive``."""
-        if not (self._ended or self._body.catch_up()):
-            try:
-                data = await self._response.receive()
-            except anyio.EndOfStream:
-                self._body.end()
-                self._ended = True
-            except ProviderError as error:
-                self._broken(error)
+        body = self._body
+        if not self._ended:
+            if body.behind:
+                if self._quiet or body.sliced:
+                    await anyio.lowlevel.checkpoint()
+                body.catch_up()
             else:
-                self._body.feed(data)
+                await self._read(body)
         return self._hand_out()
+
+    async def _read(self, body: BodyReader) -> None:
+        if self._quiet > _QUIET_READS:
+            self._quiet = 1
+            await anyio.lowlevel.checkpoint()
+        try:
+            data = await self._response.receive()
+        except anyio.EndOfStream:
+            body.end()
+            self._ended = True
+        except ProviderError as error:
+            self._broken(error)
+        else:
+            body.feed(data)
 
     def _hand_out(self) -> list[ProviderEvent] | None:
         translator = self._translator
         if translator.done or translator.failure is not None:
             self._ended = True
         events = translator.events
-        if events or not self._ended:
+        if events:
             translator.events = []
+            self._quiet = 0
+            self._chars_left -= sum(len(event) for event in events if type(event) is str)
+            if self._chars_left < 0 and translator.failure is None:
+                translator.fail("protocol", f"sent more than {MAX_TEXT_CHARS:,} characters as one response")
+            return events
+        if not self._ended:
+            self._quiet += 1
             return events
         if translator.failure is None:
             return None
