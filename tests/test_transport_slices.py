@@ -123,7 +123,7 @@ def test_the_loop_has_its_turn_between_two_slices_of_a_flood(backend: Backend, f
     read = unit * (65_536 // len(unit))
 
     async def scenario() -> None:
-        turns = 0
+        turns = slices = most = 0
 
         async def watch() -> None:
             nonlocal turns
@@ -135,8 +135,6 @@ def test_the_loop_has_its_turn_between_two_slices_of_a_flood(backend: Backend, f
         async with anyio.create_task_group() as group:
             group.start_soon(watch)
             await anyio.lowlevel.checkpoint()
-            slices = 0
-            most = 0
             try:
                 while (events := await stream.receive()) is not None:
                     slices += 1
