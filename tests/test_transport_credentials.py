@@ -115,7 +115,7 @@ def make_client(kind: str, url: str | None, key: str | None) -> Any:
     return openai.AsyncOpenAI(api_key=key or "sdk-0123456789", base_url=url or "https://api.openai.com/v1")
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     agent=st.sampled_from(sorted(AGENTS)),
     base_url=st.sampled_from(URLS),

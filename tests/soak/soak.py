@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0, help="for all loops together (600)")
     parser.add_argument("--loop", choices=LOOPS, action="append", help="only this one; may be repeated")
     parser.add_argument("--seed", type=int, default=1, help="of the random calls (1)")
+    parser.add_argument("--answers", type=int, default=0, help="fail with fewer answers than this in all (0)")
     parser.add_argument("--out", type=Path, help="folder for the report and the plot")
     parser.add_argument("--plot", type=Path, help="another place for the plot")
     options = parser.parse_args()
@@ -56,7 +57,8 @@ def main() -> None:
         draw(runs, options.out / "soak.svg")
     if options.plot is not None:
         draw(runs, options.plot)
-    sys.exit(1 if any(row["leaks"] for row in report) else 0)
+    answers = sum(int(told["tally"].get("answers", 0)) for told in runs)
+    sys.exit(1 if any(row["leaks"] for row in report) or answers < options.answers else 0)
 
 
 if __name__ == "__main__":

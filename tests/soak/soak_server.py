@@ -6,6 +6,7 @@ so far, as JSON; it ends when its input does.
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +17,50 @@ import anyio.to_thread
 from micdrop_agent.testing import ScriptedProvider, call_tool, fault, parts, say
 
 if TYPE_CHECKING:
-    from micdrop_agent.testing import ReceivedRequest, Reply
+    from micdrop_agent.testing import Exchange, ReceivedRequest, Reply
 
 WORDS: Final = ("Good ", "morning, ", "we ", "open ", "at ", "nine ", "and ", "close ", "at ", "five.")
 
+TEXT: Final = b'data: {"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}\n\n'
+END: Final = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+BOMB: Final = gzip.compress(b"\n" * 4_000_000)
+
+
+def hostile(*pieces: bytes, times: int = 1, status: int = 200, hold: bool = False, **headers: str) -> Reply:
+    """Send ``pieces`` as often as said, and end there, or say nothing more."""
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.head(status, {name.replace("_", "-"): value for name, value in headers.items()})
+        for _ in range(times):
+            for piece in pieces:
+                await exchange.send(piece)
+        if hold:
+            await exchange.until_closed()
+        await exchange.end()
+
+    return reply
+
+
+HOSTILE: Final[dict[str, Reply]] = {
+    "bomb": hostile(BOMB, content_encoding="gzip"),
+    "flood of blanks": hostile(b"\n" * 60_000, times=40, hold=True),
+    "flood of comments": hostile(b": ping\n\n" * 5000, times=40, hold=True),
+    "flood of words": hostile(TEXT % b"word " * 200, times=5),
+    "flood of pings": hostile(b"data: 1\n\n" * 2000, times=10, hold=True),
+    "one long line": hostile(b"data: " + b"x" * 60_000, times=20),
+    "dense": hostile(b"data: [" + b"[]," * 60_000 + b"0]\n\n", END),
+    "held after the end": hostile(TEXT % b"Hello. " + END, hold=True),
+    "held error": hostile(b'{"error":{"code":"insufficient_quota"}}', status=429, hold=True),
+    "half an error": hostile(b'{"error":{"mess', status=503, hold=True),
+    "drip": parts([{"text": ["a"]}, {"silence": True}]),
+    "redirect": hostile(status=307, location="http://127.0.0.1:9/"),
+    "bad bytes": hostile(b"data: \xff\xfe{\n\n", END),
+}
+"""What no honest server does."""
+
+
 REPLIES: Final[dict[str, Reply]] = {
+    **HOSTILE,
     "say": say(*WORDS),
     "slowly": say(*WORDS, gap=0.01),
     "long": say(*WORDS * 20),

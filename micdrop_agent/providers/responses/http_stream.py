@@ -35,8 +35,8 @@ __all__ = ["BodyReader", "HttpStream"]
 
 _BOM: Final = b"\xef\xbb\xbf"
 
-SLICE_BYTES: Final = 32 * 1024
-"""Most bytes that are handled before the event loop has its turn: a burst of 100 chunks, or 3 ms of odd lines."""
+SLICE_BYTES: Final = 16 * 1024
+"""Most bytes that are handled before the event loop has its turn: a burst of 50 chunks, or 4 ms of odd lines."""
 
 SLICE_EVENTS: Final = 256
 """Most events that are handled before that: the shortest have 9 bytes, and each costs 5 to 15 µs."""
