@@ -14,6 +14,7 @@ import queue
 import signal
 import sys
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 if TYPE_CHECKING:
@@ -55,9 +56,8 @@ def main(model: str, language: str, threads: str) -> None:
 
 
 def _load(model: str, threads: int) -> Any:
-    from faster_whisper import WhisperModel
-
-    return WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True)
+    whisper: Any = import_module("faster_whisper")  # an extra: its types are not there to be checked
+    return whisper.WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True)
 
 
 def _read(source: BinaryIO, jobs: queue.Queue[tuple[int, bytes]]) -> None:
@@ -68,8 +68,7 @@ def _read(source: BinaryIO, jobs: queue.Queue[tuple[int, bytes]]) -> None:
 
 
 def _transcribe(whisper: Any, pcm: bytes, language: str | None) -> str:
-    import numpy as np
-
+    np: Any = import_module("numpy")  # comes with faster_whisper
     samples = np.frombuffer(pcm, dtype="<i2").astype(np.float32) / 32768
     if not samples.size or float(np.sqrt(np.mean(samples**2))) < _QUIET:
         return ""
