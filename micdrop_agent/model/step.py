@@ -276,6 +276,9 @@ class Step:
 
     async def _close(self, stream: ProviderStream) -> None:
         """Close a response; one that has said everything is read to its end beside the answer (docs/design.md)."""
+        hang_up = getattr(stream, "hang_up", None)
+        if hang_up is not None and self._clock.scope.cancel_called:
+            hang_up()
         leave = None if self.turn.fenced else getattr(stream, "leave", None)
         beside = None if leave is None else leave()
         # There it is bounded by itself; the agent's end cancels it, and its connection is closed then.

@@ -195,7 +195,17 @@ class HttpStream:
         secret: The key in use, kept out of errors.
     """
 
-    __slots__ = ("_body", "_chars_left", "_ended", "_provider", "_quiet", "_response", "_secret", "_translator")
+    __slots__ = (
+        "_body",
+        "_chars_left",
+        "_drains",
+        "_ended",
+        "_provider",
+        "_quiet",
+        "_response",
+        "_secret",
+        "_translator",
+    )
 
     def __init__(self, response: Response, translator: Translator, provider: str, secret: str | None = None) -> None:
         self._response = response
@@ -204,6 +214,7 @@ class HttpStream:
         self._provider = provider
         self._secret = secret
         self._ended = False
+        self._drains = True
         self._quiet = 0
         """Slices since the last one that brought something."""
         self._chars_left = MAX_TEXT_CHARS
@@ -284,9 +295,13 @@ class HttpStream:
         translator = self._translator
         return (translator.done or translator.finishing) and translator.failure is None
 
+    def hang_up(self) -> None:
+        """The body stayed open although the model has said everything: its connection is not waited for."""
+        self._drains = False
+
     def leave(self) -> Callable[[], Awaitable[None]] | None:
         """What may be done beside the answer in place of ``aclose()``, if the model has said everything."""
-        if not self._complete:
+        if not (self._complete and self._drains):
             return None
         self._response.expect_end()
         return self.aclose
@@ -294,7 +309,7 @@ class HttpStream:
     async def aclose(self) -> None:
         """See ``ProviderStream.aclose``."""
         try:
-            if self._complete:
+            if self._complete and self._drains:
                 await self._response.drain()
         finally:
             await self._response.aclose()  # noqa: ASYNC102 - it shields and bounds itself
