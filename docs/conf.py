@@ -27,6 +27,9 @@ root_doc = "index"
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 3
 
+# A whole call and the call of a tool in a script are both named Call; a short type in a signature may be either.
+suppress_warnings = ["ref.python"]
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
