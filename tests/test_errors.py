@@ -19,7 +19,7 @@ from micdrop_agent import (
     ToolError,
     ToolInputError,
 )
-from micdrop_agent.store import UnknownCallError
+from micdrop_agent.store import CallMovedError, UnknownCallError
 from micdrop_agent.wire import WireError
 
 ERRORS: list[MicdropError] = [
@@ -34,6 +34,7 @@ ERRORS: list[MicdropError] = [
     StoreError("text"),
     CallInUseError("7", "pid 9"),
     UnknownCallError("7"),
+    CallMovedError("7"),
     WireError("[3].role", "is missing"),
 ]
 

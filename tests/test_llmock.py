@@ -55,9 +55,15 @@ async def ask(server: MockServer, kind: str, **options: Any) -> Heard:
             agent.add_user_message("When do you open?")
             answer = agent.answer()
             chunks = [chunk async for chunk in answer]
+            await drained(agent)
     heard = Heard(chunks, answer.result, list(agent.conversation)[2:])
     assert heard.stored == heard.text
     return heard
+
+
+async def drained(agent: Any) -> None:
+    """Wait for what is read behind the end mark, beside the answer."""
+    await until(lambda: not agent._core.provider.transport.draining.active)
 
 
 def fault(kind: str, after_chunks: int, **more: Any) -> dict[str, Any]:
@@ -91,6 +97,7 @@ def test_many_turns_go_over_one_connection(server: MockServer, backend: str, kin
                 for turn in range(5):
                     agent.add_user_message(f"Question {turn}")
                     assert [chunk async for chunk in agent.answer()]
+                await drained(agent)
                 assert len(agent._core.provider.transport._idle) == 1
         requests = server.journal()
         assert [len(asked["body"].get("messages") or asked["body"]["input"]) for asked in requests] == [1, 3, 5, 7, 9]
@@ -298,12 +305,14 @@ def test_the_journal_proves_that_a_cancelled_answer_closed_its_connection(
                 elif how == "supersede":
                     agent.add_user_message("Hello?")
                     assert [chunk async for chunk in agent.answer()]
+                    await drained(agent)
                 if how != "leave":
                     (request, *_) = await server.until_ended(1)
                     assert not request["completed"]
                     assert agent.conversation[2] == Message("assistant", "We open ", {"interrupted": True})
                     agent.add_user_message("Are you still there?")
                     assert [chunk async for chunk in agent.answer()]
+                    await drained(agent)
             (request, *rest) = await server.until_ended(1)
         assert (request["completed"], request["chunks_sent"]) == (False, SPOKEN[kind] + 2)
         assert all(later["completed"] for later in rest)

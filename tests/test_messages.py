@@ -6,7 +6,6 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import pytest
 
 from micdrop_agent import ChatAgent, EchoAgent, FallbackAgent, OpenaiAgent, ProviderError, Tool
@@ -72,16 +71,6 @@ def test_a_404_says_which_url_was_asked(backend: Backend, base_url: str, asked: 
     assert f"(asked {asked}: look at base_url" in said
     assert ("ends in /v1" in said) == hint
     assert "secret" not in said
-
-
-def test_awaiting_an_answer_says_how_to_wait_for_it() -> None:
-    async def main() -> None:
-        async with EchoAgent() as agent:
-            answer: Any = agent.answer()
-            with pytest.raises(TypeError, match=re.escape("await answer.wait()")):
-                await answer
-
-    anyio.run(main)
 
 
 def test_a_tool_without_a_description_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:

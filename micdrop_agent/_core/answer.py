@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import ObjectReceiveStream
@@ -158,11 +158,6 @@ class Answer(ObjectReceiveStream[str]):
     def ended_with(self, result: AnswerResult) -> bool:
         """Whether ``result`` is this very answer's."""
         return self.ending is not None and self.ending.result is result
-
-    if not TYPE_CHECKING:  # type checkers find this mistake by themselves
-
-        def __await__(self) -> NoReturn:
-            raise TypeError("an answer is read with 'async for', or waited for with 'await answer.wait()'")
 
     async def wait(self) -> AnswerResult:
         """Wait until the generation has ended and return its result; raises nothing of it.

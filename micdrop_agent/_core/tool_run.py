@@ -133,6 +133,8 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
             run.filler.cancel()
         if not run.at_work:
             at_work.pop(run, None)
+            if run.watcher is not None:
+                run.watcher.cancel()
         # The tool itself cancelled the answer and was then cancelled, or raised.
         if call.deferred and run.output is None:
             turn.emit_all(turn.ledger.close_call(call, CANCELLED_OUTPUT))
@@ -172,6 +174,8 @@ class ToolRun:
         self.filler_due = math.inf
         self.filler: anyio.CancelScope | None = None
         """What waits to say that it takes a moment."""
+        self.watcher: anyio.CancelScope | None = None
+        """What waits to say that it ignores its cancellation; most tools end at once, and it with them."""
         self.in_thread = tool is not None and tool.thread
 
     async def execute(self) -> None:
@@ -266,7 +270,9 @@ class ToolRun:
 
     async def watch(self) -> None:
         """Name the tool if it still runs a while after its answer was cancelled."""
-        await anyio.sleep(PATIENCE)
+        with anyio.CancelScope() as self.watcher:
+            if self.at_work:
+                await anyio.sleep(PATIENCE)
         if self.at_work:
             self.turn.root.log.warning(
                 "tool %s still runs %g s after its answer was cancelled: it ignores its cancellation%s",

@@ -235,7 +235,7 @@ class ThinkFilter:
             text = text.lstrip()
         if not text:
             return ""
-        if not self._said:
+        if not self._said and self._marks is THINK_MARKS:
             # White space that leads the answer waits: thinking after it would make it odd.
             self._lead.append(text)
             if text.isspace() and not self._trim:

@@ -7,6 +7,7 @@ No async generator anywhere: a response is read by hand and closed by whoever as
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
@@ -30,6 +31,9 @@ CLOSE_TIMEOUT_S: Final = 0.5
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 """How much of an error's body is read: more than any provider's JSON, less than a hurtful page."""
+
+_END_PATIENCE_S: Final = 0.002
+"""Longest wait for the end of an error's body that is complete: mostly it comes with the last of its bytes."""
 
 _READ_BYTES: Final = 64 * 1024
 """Most bytes that one read hands out."""
@@ -107,8 +111,14 @@ class Response(ABC):
                 parts.append(part)
                 size += len(part)
                 if until is not None and until(b"".join(parts)):
+                    await self._look_for_the_end()
                     break
         return b"".join(parts)[:limit]
+
+    async def _look_for_the_end(self) -> None:
+        """Take the body's end if it comes at once, so that the connection can be used again."""
+        with anyio.move_on_after(_END_PATIENCE_S), contextlib.suppress(anyio.EndOfStream, ProviderError):
+            await self.receive()
 
     def expect_end(self) -> None:  # noqa: B027 - a hint, which not every transport needs
         """The body is about to be drained beside other work: a request may wait a moment for this connection."""

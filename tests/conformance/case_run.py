@@ -125,11 +125,16 @@ async def _collect(world: World) -> None:
 
 
 def _break_request(world: World) -> None:
-    def broken(turn: Any) -> Any:
-        world.facts["bugs"] = world.facts.get("bugs", 0) + 1
-        raise world.settings["bug"]
+    core: Any = world.agent._core
 
-    world.agent._items = broken  # type: ignore[attr-defined]
+    class Broken(type(core)):  # type: ignore[misc]  # whichever core this agent has
+        __slots__ = ()
+
+        def items(self, turn: Any) -> Any:
+            world.facts["bugs"] = world.facts.get("bugs", 0) + 1
+            raise world.settings["bug"]
+
+    core.__class__ = Broken
 
 
 # -- one agent, several event loops
