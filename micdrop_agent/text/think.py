@@ -109,14 +109,19 @@ class ThinkFilter:
 
     def finish(self) -> str:
         """End the answer; return the held text unless it ends inside the thinking."""
+        return "".join(self.finish_pieces())
+
+    def finish_pieces(self) -> list[str]:
+        """As ``finish``, with the white space that led the answer as it came: each chunk is one."""
         if self._muted:
-            return ""
+            return []
         released = self._between(self._held) + self._end_call(complete=False)
+        pieces = [released] if released else []
         if not self._inside and self._role is None:
-            released += "".join(self._lead)
+            pieces += self._lead
         self._held = ""
         self._lead.clear()
-        return released
+        return pieces
 
     @property
     def thinking(self) -> bool:
@@ -235,7 +240,7 @@ class ThinkFilter:
             text = text.lstrip()
         if not text:
             return ""
-        if not self._said and self._marks is THINK_MARKS:
+        if not self._said:
             # White space that leads the answer waits: thinking after it would make it odd.
             self._lead.append(text)
             if text.isspace() and not self._trim:

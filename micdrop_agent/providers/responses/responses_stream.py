@@ -155,10 +155,10 @@ class ResponsesTranslator(Translator):
             self._parts[part] = True
 
     def _end_stretch(self) -> None:
-        rest = self._think.finish()
+        rest = self._think.finish_pieces()
         self._think = ThinkFilter(pass_calls=True)
         if rest:
-            self.events.append(rest)
+            self.events += rest
             self.said = self._open_text = True
 
     def _say(self, text: str, *, refusal: bool) -> None:
