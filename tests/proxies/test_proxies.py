@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.abc
 import pytest
 
 from micdrop_agent import ChatAgent, OpenaiAgent, Retry
@@ -81,19 +82,22 @@ async def behind(proxy: str, reply: Reply) -> AsyncGenerator[tuple[Any, str]]:
             text = NGINX if proxy == "nginx" else HAPROXY
             file.write_text(text.format(folder=folder, port=port, upstream=upstream))
             words = [command, "-c", str(file), "-p", folder] if proxy == "nginx" else [command, "-f", str(file), "-db"]
-            running = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            running = await anyio.open_process(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             try:
                 await _listens(port, running)
                 yield provider, f"http://127.0.0.1:{port}/v1"
             finally:
                 running.terminate()
-                running.wait()
+                with anyio.CancelScope(shield=True):
+                    await running.wait()
 
 
-async def _listens(port: int, running: subprocess.Popen[bytes]) -> None:
+async def _listens(port: int, running: anyio.abc.Process) -> None:
     with anyio.fail_after(BOUND_S):
         while True:
-            assert running.poll() is None, "the proxy did not start"
+            assert running.returncode is None, "the proxy did not start"
             try:
                 async with await anyio.connect_tcp("127.0.0.1", port):
                     return
