@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CANCELLED_OUTPUT", "Ledger", "OpenCall"]
 
 CANCELLED_OUTPUT: Final = '{"error":"cancelled"}'
-"""Output of a call whose answer was cancelled (DESIGN, invariant 6)."""
+"""Output of a call whose answer was cancelled (docs/design.md, invariant 6)."""
 
 
 class Segment:

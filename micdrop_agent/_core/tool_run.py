@@ -39,7 +39,7 @@ PATIENCE: Final = 1.0
 """Seconds that a tool has to end after its answer was cancelled, before it is named in a warning."""
 
 FAILED: Final = "the tool failed"
-"""What the model reads of a tool that raised: the rest is in the log (DESIGN D13)."""
+"""What the model reads of a tool that raised: the rest is in the log (docs/design.md D13)."""
 
 __all__ = [
     "ToolRun",

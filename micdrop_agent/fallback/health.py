@@ -39,7 +39,7 @@ UNTIL_RESET: Final = frozenset({"auth", "not_found"})
 """Failures that only a person can mend."""
 
 NOT_ITS_FAULT: Final = frozenset({"bad_request", "context_length", "content_filter", "max_steps"})
-"""Failures that say nothing of the child; every other kind counts (DESIGN 6)."""
+"""Failures that say nothing of the child; every other kind counts (docs/guides/errors.md)."""
 
 HISTORY: Final = 50
 LEAST_HISTORY: Final = 10

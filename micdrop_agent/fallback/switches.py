@@ -25,7 +25,7 @@ def partial(turn: Turn) -> str | None:
 def why_final(turn: Turn, error: Exception, after_partial: str) -> Exception | None:
     """The error that ends the answer, if no other child may go on after ``turn``, which failed.
 
-    Source: DESIGN D2.
+    Source: docs/design.md D2.
     """
     if turn.facts.ended:
         return error  # its author ended the stream: nothing can follow

@@ -5,9 +5,9 @@
       └───────────────────────────────────────┘   until the model only talks
 
 Retries have one owner, the step in this module: a step sends at most ``max_retries + 1``
-requests, and none after a chunk of its response was received (invariant 10, DESIGN D2).
+requests, and none after a chunk of its response was received (invariant 10, docs/design.md D2).
 
-Source: Micdrop page "Agent (LLM)"; DESIGN D4, D5, D8 for the end of a turn.
+Source: Micdrop page "Agent (LLM)"; docs/design.md D4, D5, D8 for the end of a turn.
 """
 
 from __future__ import annotations

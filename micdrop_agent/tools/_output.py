@@ -1,7 +1,7 @@
 """What a tool returned, as the JSON text that the model reads. No I/O.
 
 A tool that returned has run: whatever the form of its output, its call is not reported as failed,
-since the model would call it again (DESIGN D19). Values with an obvious text form get it; what has
+since the model would call it again (docs/design.md D19). Values with an obvious text form get it; what has
 none is named in its place.
 """
 

@@ -1,6 +1,6 @@
 """Reading a response to its end for the sake of its connection, beside the answer; no I/O.
 
-A response that has said everything is drained in the background (DESIGN D14). The next request may come
+A response that has said everything is drained in the background (docs/design.md D14). The next request may come
 before that is done: a tool step asks again at once. Then a moment's wait is cheaper than a new connection.
 """
 
