@@ -6,11 +6,13 @@ The probe sees every change as it happens; an event is ascribed to the answer in
 from __future__ import annotations
 
 import contextvars
+import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from micdrop_agent._core.core import core_of
+from micdrop_agent._event_loop import running_loop
 from micdrop_agent.events import (
     EVENT_TYPES,
     AgentSwitched,
@@ -22,6 +24,7 @@ from micdrop_agent.events import (
 )
 from micdrop_agent.messages import ToolResult
 from micdrop_agent.pairs import first_open_call
+from micdrop_agent.testing._watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +32,14 @@ if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.answer import Answer
     from micdrop_agent._core.guess import Guess
+    from micdrop_agent._core.turn import Turn
     from micdrop_agent.messages import Item
 
 _IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)
 
+
+END_WITHIN_S: Final = 10.0
+"""Virtual seconds in which the task of a cancelled answer must have ended, unless a sweep says otherwise."""
 
 _LEFT_OPEN: Final = '{"error":"no result"}'
 """What the library stores for a call that its answer left without a result."""
@@ -48,6 +55,7 @@ class AnswerTrace:
 
     number: int
     made: Answer | None = None
+    name: str = "the agent"
     written: list[str] = attrs.field(factory=_none_yet)
     received: list[str] = attrs.field(factory=_none_yet)
     finished: list[str] = attrs.field(factory=_none_yet)
@@ -63,6 +71,13 @@ class AnswerTrace:
     """Characters that were spoken and do not count: the next child has started again (``after_partial="restart"``)."""
     received_when_stopped: int | None = None
     """Chunks that its consumer had when it was stopped for the first time."""
+    stopped_at: float | None = None
+    """Virtual time at which it was stopped."""
+    ended_seen: bool = False
+    """Its task was seen to have ended, or was reported."""
+    watched: Watched | None = None
+    where: str = ""
+    """The line at which it was after its cancellation, at the latest step."""
     items_when_stopped: list[Item] | None = None
     """The conversation at that moment, with what the interruption itself left behind."""
     events_when_stopped: int | None = None
@@ -125,10 +140,12 @@ class Probe:
     Args:
         listen: Listen to every event. Without, the agent is one that nobody listens to, and nobody
             looks at its conversation between two steps.
+        end_within: Virtual seconds in which the task of an answer must have ended after its cancellation.
     """
 
-    def __init__(self, *, listen: bool = True) -> None:
+    def __init__(self, *, listen: bool = True, end_within: float = END_WITHIN_S) -> None:
         self.trace: Trace = Trace(listened=listen)
+        self._end_within = end_within
         self.stop_reading = False
         self._stopping: list[AnswerTrace] = []
         self._guesses: list[AnswerTrace] = []
@@ -146,6 +163,7 @@ class Probe:
                 agent.on(kind, self._on_event)
             core.hub.emit = self._emit(core.hub.emit)
         patched.answer = self._answer(agent.answer)
+        patched.generate_answer = self._generate(agent, agent.generate_answer)
         patched.cancel = self._cancel(agent.cancel)
         patched.speculate = self._speculate(agent.speculate)
         core.began.append(self._adopted)
@@ -157,6 +175,28 @@ class Probe:
         return self.trace.answers[-1] if self.trace.answers else None
 
     # -- wrapped methods
+
+    def _generate(self, agent: Agent, generate: Callable[[Turn], Any]) -> Callable[[Turn], Any]:
+        name = type(agent).__name__
+
+        def generate_answer(turn: Turn) -> Any:
+            made = generate(turn)
+            trace = next((one for one in self.trace.answers if one.answer.turn is turn), None)
+            if trace is None or not inspect.isawaitable(made):
+                return made
+            return self._generated(trace, name, made)
+
+        return generate_answer
+
+    async def _generated(self, trace: AnswerTrace, name: str, made: Any) -> Any:
+        trace.name = name
+        trace.watched = Watched(made, lambda: trace.settled, trace.answer.turn.scope)
+        value = await trace.watched
+        if trace.watched.swallowed:
+            self.trace.broken(
+                11, f"{name} swallowed the cancellation of answer {trace.number}: it must be raised again"
+            )
+        return value
 
     def _answer(self, start: Callable[[], Answer]) -> Callable[[], Answer]:
         def answer() -> Answer:
@@ -256,6 +296,7 @@ class Probe:
         if trace.received_when_stopped is not None:
             return
         trace.received_when_stopped = len(trace.received)
+        trace.stopped_at = loop_time()
         trace.events_when_stopped = len(self.trace.events)
         if self.trace.listened:  # a look is what the message of a barge-in may be waiting for
             trace.items_when_stopped = list(trace.answer.turn.conversation)
@@ -335,6 +376,7 @@ class Probe:
         agent = self.trace.agent
         if agent is None:
             return
+        self._check_ends()
         running = [trace for trace in self.trace.answers if trace.answer.status == "running"]
         if len(running) > 1:
             self.trace.broken(7, f"{len(running)} answers run at once")
@@ -343,3 +385,29 @@ class Probe:
         open_call = first_open_call(list(agent.conversation))
         if open_call is not None and not running:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")
+
+    def _check_ends(self) -> None:
+        """A task that goes on after its cancellation is reported once, with the line that it is at."""
+        for trace in self.trace.answers:
+            if trace.stopped_at is None or trace.ended_seen:
+                continue
+            late = loop_time() - trace.stopped_at > self._end_within
+            if late:
+                self.trace.broken(
+                    11,
+                    f"{trace.name} still ran {self._end_within:g} s after answer {trace.number} was cancelled{trace.where}: "
+                    "clean-up is too long, or the cancellation was shielded or swallowed",
+                )
+            trace.ended_seen = late or trace.answer.task_done
+            if not trace.ended_seen and trace.watched is not None:
+                trace.where = f" ({trace.watched.where})"  # at the next step it may be elsewhere
+
+
+def loop_time() -> float:
+    """The time of the event loop, also outside of its tasks."""
+    loop: Any = running_loop()
+    if loop is not None:
+        return float(loop.time())
+    import trio
+
+    return trio.current_time()

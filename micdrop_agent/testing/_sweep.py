@@ -21,7 +21,7 @@ from micdrop_agent._core.core import core_of
 from micdrop_agent.testing._disturbance import Disturbance
 from micdrop_agent.testing._invariants import InvariantError, check_invariants
 from micdrop_agent.testing._loop import DeadlockError
-from micdrop_agent.testing._probe import Probe, Trace
+from micdrop_agent.testing._probe import END_WITHIN_S, Probe, Trace
 from micdrop_agent.testing._virtual import BACKENDS, forget_the_wreck, run_virtual
 
 if TYPE_CHECKING:
@@ -218,6 +218,7 @@ def run_scenario(
     inject: str | None = None,
     step: int = 0,
     listen: bool = True,
+    end_within: float = END_WITHIN_S,
     **options: Any,
 ) -> Trace:
     """Run ``scenario`` once, with ``inject`` at scheduling step ``step``, and check every invariant.
@@ -228,12 +229,13 @@ def run_scenario(
         inject: A name of ``INJECTIONS``; ``None`` for an undisturbed run.
         step: The step after which it happens.
         listen: As for ``cancel_everywhere``.
+        end_within: Likewise.
         **options: As for ``run_virtual``.
 
     Raises:
         InvariantError: An invariant does not hold; the message names it, the injection and the step.
     """
-    run = _Run(Probe(listen=listen))
+    run = _Run(Probe(listen=listen, end_within=end_within))
 
     def on_step(number: int) -> None:
         if run.scope is None:
@@ -278,6 +280,7 @@ def cancel_everywhere(
     every: int = 1,
     listen: bool = True,
     expect: str | Sequence[str] | None = None,
+    end_within: float = END_WITHIN_S,
 ) -> SweepReport:
     """Run ``scenario`` once per scheduling step and event loop, with an injection there.
 
@@ -291,6 +294,8 @@ def cancel_everywhere(
             what its consumers received and what its conversation is at the end.
         expect: What the consumer must have received when nothing was injected: the text of all answers, or one
             text for each. It is how a chunk that your own agent doubles or loses is noticed.
+        end_within: Virtual seconds in which the task of an answer must have ended after its cancellation, with all
+            its clean-up.
 
     Raises:
         InvariantError: An invariant does not hold; the message names it, the injection and the step.
@@ -298,7 +303,7 @@ def cancel_everywhere(
     points = 0
     steps: dict[str, int] = {}
     for backend in backends:
-        quiet = run_scenario(scenario, backend, listen=listen)
+        quiet = run_scenario(scenario, backend, listen=listen, end_within=end_within)
         _check_expected(quiet, expect, backend)
         steps[backend] = quiet.steps
         for name in [inject] if isinstance(inject, str) else inject:
@@ -307,7 +312,7 @@ def cancel_everywhere(
             # Code that swallows its cancellation spins; nothing else takes so many steps more.
             limit = 20 * steps[backend] + 2000
             for step in range(1, steps[backend] + 1, every):
-                broken = _broken(scenario, backend, name, step, max_steps=limit, listen=listen)
+                broken = _broken(scenario, backend, name, step, max_steps=limit, listen=listen, end_within=end_within)
                 if broken is not None:
                     forget_the_wreck()
                     raise broken
