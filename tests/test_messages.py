@@ -6,10 +6,13 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+import httpx
+import httpx2
 import pytest
 
 from micdrop_agent import ChatAgent, EchoAgent, FallbackAgent, OpenaiAgent, ProviderError, Tool
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, run_virtual
+from micdrop_agent.transport import choose
 
 if TYPE_CHECKING:
     from micdrop_agent.testing import Backend
@@ -84,3 +87,19 @@ def test_a_tool_without_a_description_is_reported_once(caplog: pytest.LogCapture
 
     said = [record.getMessage().split(",")[0] for record in caplog.records]
     assert said == ["the tool 'undescribed_for_the_test' has no description"]
+
+
+def test_a_client_of_httpx_is_advised_against_once_and_one_of_httpx2_is_not(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "_advised", [])
+    options: dict[str, Any] = {"base_url": "http://server/v1", "model": "m"}
+
+    with caplog.at_level(logging.WARNING, "micdrop_agent.transport"):
+        ChatAgent(client=httpx2.AsyncClient(), **options)
+        assert caplog.records == []
+        ChatAgent(client=httpx.AsyncClient(), **options)
+        ChatAgent(client=httpx.AsyncClient(), **options)
+
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["the client is an httpx.AsyncClient"]
+    assert "httpx2.AsyncClient" in caplog.records[0].getMessage()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import json
 import math
@@ -273,6 +274,8 @@ async def test_a_call_goes_out_and_in_as_json_lines_exactly(tmp_path: Path) -> N
         }
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert await import_jsonl(store, "b", file) == 5
+        file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())  # as an editor on Windows saves it
+        assert await import_jsonl(store, "with a mark", file) == 5
         assert await store.load("b") == ITEMS
         with pytest.raises(StoreError, match="5 items already"):
             await import_jsonl(store, "b", file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import tempfile
@@ -79,7 +80,7 @@ def _write(items: Sequence[Item], file: Path) -> None:
 
 def _read(file: Path) -> list[Item]:
     try:
-        text = file.read_bytes()
+        text = file.read_bytes().removeprefix(codecs.BOM_UTF8)  # an editor on Windows may have put it there
     except OSError as error:
         raise StoreError(f"cannot read {str(file)!r}: {error.strerror}") from error
     items: list[Item] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.transport.client_transport import ClientTransport
 from micdrop_agent.transport.direct import DirectTransport
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from micdrop_agent.transport.base import ConnectFn, Transport
 
 __all__ = ["check_client", "check_environment", "check_server", "open_transport"]
+
+logger: Final = logging.getLogger("micdrop_agent.transport")
+_advised: Final[list[bool]] = []
+"""Not empty once it was said, in this process, what httpx does to cancelled answers."""
 
 
 def open_transport(
@@ -116,8 +121,10 @@ def check_client(client: Any) -> None:
     openai: Any = sys.modules.get("openai")
     if not isinstance(client, type):
         if openai is not None and isinstance(client, openai.AsyncOpenAI):
+            _advise(getattr(client, "_client", None))
             return
         if _speaks_http(client) and callable(getattr(client, "aclose", None)):
+            _advise(client)
             return
     what = (
         f"the class {client.__name__}"
@@ -128,6 +135,16 @@ def check_client(client: Any) -> None:
         "client must be an openai.AsyncOpenAI, openai.AsyncAzureOpenAI, httpx2.AsyncClient or httpx.AsyncClient, "
         f"not {what}"
     )
+
+
+def _advise(client: object) -> None:
+    """Say once that the pool of httpx loses connections when answers are cancelled (docs/design.md, D11)."""
+    if not _advised and any(cls.__module__.partition(".")[0] == "httpx" for cls in type(client).__mro__):
+        _advised.append(True)
+        logger.warning(
+            "the client is an httpx.AsyncClient: cancelled answers can cost it connections of its pool until none is "
+            "left (httpcore issue 830); an httpx2.AsyncClient has the same interface and does not lose them"
+        )
 
 
 def _speaks_http(client: Any) -> bool:
