@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -81,7 +82,8 @@ def test_invariant_2_holds_for_code_that_ignores_its_cancellation(
         turn.end_call()
         turn.cancel_last_user_message()
 
-    trace = at_fraction(Host([[stubborn]]), backend, "cancel", fraction)
+    # Its task may take what time it wants, and end as it wants: here only its effects are looked at.
+    trace = at_fraction(Host([[stubborn]]), backend, "cancel", fraction, end_within=math.inf)
     for answer in trace.answers:
         if answer.answer.status == "cancelled":
             assert trace.final == answer.items_when_stopped

@@ -7,7 +7,8 @@ Users hold it as a ``Conversation``, which can only be read and replaced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Final
 
 from micdrop_agent.conversation import Conversation
 from micdrop_agent.events import UserMessageCancelled
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["History", "PromptOverlay"]
 
 
+_SETTLING: Final = threading.RLock()
+"""Held while a deferred change is made; one for all, because it takes microseconds and is almost never waited for."""
+
+
 class History(Conversation):
     """The conversation of one agent.
 
@@ -35,13 +40,15 @@ class History(Conversation):
         mark: Where the words that are being spoken belong if they are cut off; moves with what is before it.
     """
 
-    __slots__ = ("_deferred", "_follower", "_may_replace", "_watcher", "mark")
+    __slots__ = ("_deferred", "_follower", "_may_replace", "_settling", "_watcher", "mark")
 
     def __init__(self, items: Iterable[Item] = (), may_replace: Callable[[], None] | None = None) -> None:
         super().__init__(items)
         self._may_replace = may_replace
         self._deferred: Callable[[], object] | None = None
         """A change that is made before anybody sees the conversation."""
+        self._settling = False
+        """That change is being made, perhaps by a reader in another thread."""
         self._follower: Follower | None = None
         self._watcher: Callable[[], None] | None = None
         self.mark = 0
@@ -54,7 +61,7 @@ class History(Conversation):
 
     @property
     def _items(self) -> list[Item]:
-        if self._deferred is not None:
+        if self._deferred is not None or self._settling:
             self.settle()
         return self._list
 
@@ -90,10 +97,22 @@ class History(Conversation):
         self._deferred = change
 
     def settle(self) -> None:
-        """Make the change that is deferred, if there is one."""
-        deferred, self._deferred = self._deferred, None
-        if deferred is not None:
-            deferred()
+        """Make the change that is deferred, if there is one.
+
+        A reader in another thread may come first. Nobody sees or changes the list until the change is made, or a
+        message would be lost, or stand behind what interrupted it (invariant 2).
+        """
+        if self._deferred is None and not self._settling:
+            return
+        with _SETTLING:
+            if self._deferred is None:
+                return  # made by now, or being made by this very thread
+            self._settling = True  # before it is taken: others look at both without the lock
+            deferred, self._deferred = self._deferred, None
+            try:
+                deferred()
+            finally:
+                self._settling = False
 
     def insert(self, index: int, item: Item) -> None:
         """Put ``item`` before the one at ``index``."""

@@ -69,7 +69,7 @@ async def _in_daemon(function: Callable[[], Any], token: anyio.lowlevel.EventLoo
         with claim_worker_thread(token.backend_class, token.native_token):
             try:
                 result.append(function())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            except BaseException as error:  # noqa: ASYNC103, BLE001 - raised again where it is waited for
                 failed.append(error)
             try:
                 anyio.from_thread.run_sync(done.set, token=token)

@@ -252,7 +252,7 @@ class Step:
                 finally:
                     streams.remove(stream)
                     if not getattr(stream, "released", False):
-                        await self._close(stream)
+                        await self._close(stream)  # noqa: ASYNC102 - it shields and bounds itself
             except ProviderError as error:
                 failed = None if self.turn.fenced else error.kind
                 raise

@@ -124,4 +124,4 @@ class _LocalCore(ModelCore):
         try:
             await super().stop_resources()
         finally:
-            await self.agent.stop_server()
+            await self.agent.stop_server()  # noqa: ASYNC102 - it shields and bounds itself

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -140,7 +141,8 @@ class Probe:
     Args:
         listen: Listen to every event. Without, the agent is one that nobody listens to, and nobody
             looks at its conversation between two steps.
-        end_within: Virtual seconds in which the task of an answer must have ended after its cancellation.
+        end_within: Virtual seconds in which the task of an answer must have ended after its cancellation;
+            ``math.inf`` looks at nothing of how it ends.
     """
 
     def __init__(self, *, listen: bool = True, end_within: float = END_WITHIN_S) -> None:
@@ -163,7 +165,8 @@ class Probe:
                 agent.on(kind, self._on_event)
             core.hub.emit = self._emit(core.hub.emit)
         patched.answer = self._answer(agent.answer)
-        patched.generate_answer = self._generate(agent, agent.generate_answer)
+        if self._end_within < math.inf:
+            patched.generate_answer = self._generate(agent, agent.generate_answer)
         patched.cancel = self._cancel(agent.cancel)
         patched.speculate = self._speculate(agent.speculate)
         core.began.append(self._adopted)

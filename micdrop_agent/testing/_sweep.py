@@ -295,7 +295,7 @@ def cancel_everywhere(
         expect: What the consumer must have received when nothing was injected: the text of all answers, or one
             text for each. It is how a chunk that your own agent doubles or loses is noticed.
         end_within: Virtual seconds in which the task of an answer must have ended after its cancellation, with all
-            its clean-up.
+            its clean-up; ``math.inf`` looks at nothing of how it ends.
 
     Raises:
         InvariantError: An invariant does not hold; the message names it, the injection and the step.

@@ -34,7 +34,6 @@ class Watched:
         self._generator: Any = cast("Any", awaitable).__await__()
         self._is_cancelled = is_cancelled
         self._scope = scope
-        self._cancelled_class = anyio.get_cancelled_exc_class()
         self.delivered = False
         """The cancellation of the answer reached it."""
         self.ended_normally = False
@@ -85,7 +84,7 @@ class Watched:
             raise
 
     def _look(self, error: object) -> None:
-        if isinstance(error, self._cancelled_class) and self._is_cancelled() and self._is_ours(error):
+        if isinstance(error, anyio.get_cancelled_exc_class()) and self._is_cancelled() and self._is_ours(error):
             self.delivered = True
 
     def _is_ours(self, error: BaseException) -> bool:

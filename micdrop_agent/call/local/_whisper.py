@@ -71,12 +71,12 @@ class WhisperSTT:
             async with self._lock:
                 await self._start()
         except BaseException:
-            await self._stop()
+            await self._stop()  # noqa: ASYNC102 - it shields and bounds itself
             raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._stop()
+        await self._stop()  # noqa: ASYNC102 - it shields and bounds itself
 
     async def transcribe(self, audio: ObjectReceiveStream[bytes], hearing: Hearing) -> None:
         """Report what is said in ``audio`` to ``hearing``, once the audio has ended.
@@ -121,7 +121,7 @@ class WhisperSTT:
         try:
             line = await self._lines.receive_until(b"\n", _LINE_BYTES)
         except (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError) as error:
-            await self._stop()
+            await self._stop()  # noqa: ASYNC120 - it shields and bounds itself
             raise MicdropError("the process that transcribes has ended; the next one starts it again") from error
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -144,7 +144,7 @@ class WhisperSTT:
             ready = "error" not in answer
         finally:
             if not ready:
-                await self._stop()
+                await self._stop()  # noqa: ASYNC102 - it shields and bounds itself
         if not ready:
             raise MicdropError(f"the speech model cannot be loaded: {answer['error']}")
 
