@@ -195,7 +195,3 @@ class Provider(Protocol):
     async def aclose(self) -> None:
         """Close every connection."""
         ...
-
-
-Settings: TypeAlias = "Mapping[str, Any]"
-"""Members merged last into the body of each request, as the provider's API names them."""
