@@ -13,7 +13,7 @@ from micdrop_agent._core.core import core_of
 from micdrop_agent._core.options import AgentKeywords, AgentOptions
 from micdrop_agent.fallback.options import FallbackKeywords, FallbackOptions
 from micdrop_agent.model.options import ModelKeywords, ModelOptions
-from micdrop_agent.providers import options
+from micdrop_agent.providers import anthropic, openai, options
 from micdrop_agent.testing import BACKENDS, ScriptedAgent, run_virtual
 from micdrop_agent.tools import tool
 
@@ -65,8 +65,8 @@ def test_a_name_of_the_agent_is_refused_or_meant_to_be_defined(name: str) -> Non
         (FallbackOptions, FallbackKeywords),
         (options.HttpOptions, options.HttpKeywords),
         (options.ChatOptions, options.ChatKeywords),
-        (options.OpenaiOptions, options.OpenaiKeywords),
-        (options.AnthropicOptions, options.AnthropicKeywords),
+        (openai.OpenaiOptions, openai.OpenaiKeywords),
+        (anthropic.AnthropicOptions, anthropic.AnthropicKeywords),
     ],
 )
 def test_the_keywords_that_editors_complete_are_the_options(kind: Any, keywords: Any) -> None:

@@ -77,7 +77,7 @@ def speaking(_: object, attribute: Attribute, value: object) -> None:
             raise TypeError(f"{attribute.name} must be a Speech(...), not {value!r}")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class SharedOptions:
     """What a ``FallbackAgent`` can be told too."""
 
@@ -109,7 +109,7 @@ class SharedOptions:
     """Guesses (``agent.speculate()``) between two answers; more are not begun."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class AgentOptions(SharedOptions):
     """What every agent can be told when it is made.
 

@@ -50,7 +50,7 @@ def _words(_: object, attribute: Attribute, value: object) -> None:
         check_text(attribute.name, value)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class FallbackOptions(SharedOptions):
     """What a ``FallbackAgent`` can be told when it is made, beside its factories."""
 

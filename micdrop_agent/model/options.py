@@ -44,7 +44,7 @@ def _counter(options: ModelOptions, _: Attribute, value: object) -> None:
     check_counter(value, limit=options.max_context_tokens)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class ModelOptions(AgentOptions):
     """What an agent that asks a model can be told, beside the options of every agent."""
 

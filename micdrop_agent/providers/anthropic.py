@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+import attrs
+
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
-from micdrop_agent.providers.options import AnthropicOptions
+from micdrop_agent.providers.options import HttpKeywords, HttpOptions, flag
 from micdrop_agent.providers.requests.claude_dialect import ClaudeBuilder, ClaudeDialect
 from micdrop_agent.providers.responses.claude_stream import ClaudeTranslator
 
@@ -21,9 +23,24 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from micdrop_agent.providers.kinds import ProviderKind
-    from micdrop_agent.providers.options import AnthropicKeywords, HttpKeywords
 
-__all__ = ["AnthropicAgent"]
+__all__ = ["AnthropicAgent", "AnthropicKeywords", "AnthropicOptions"]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AnthropicOptions(HttpOptions):
+    """What an ``AnthropicAgent`` can be told."""
+
+    cache: bool = attrs.field(default=True, validator=flag)
+    """Ask the server to keep the beginning of the conversation for the next request, which then costs less and is
+    answered sooner."""
+
+
+class AnthropicKeywords(HttpKeywords, total=False):
+    """The keywords of an ``AnthropicAgent``; see ``AnthropicOptions``."""
+
+    cache: bool
+
 
 _VERSION: Final = "2023-06-01"
 """Of the API; the newest one there is."""

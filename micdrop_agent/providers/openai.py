@@ -7,11 +7,13 @@ Source: Micdrop package ``@micdrop/openai``, ``OpenaiAgent.ts``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, get_args
+
+import attrs
 
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
-from micdrop_agent.providers.options import OpenaiOptions
+from micdrop_agent.providers.options import HttpKeywords, HttpOptions
 from micdrop_agent.providers.requests.body import BodyBuilder
 from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
 from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
@@ -19,10 +21,32 @@ from micdrop_agent.providers.responses.responses_stream import ResponsesTranslat
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from micdrop_agent._core.options import Attribute
     from micdrop_agent.providers.kinds import ProviderKind
-    from micdrop_agent.providers.options import HttpKeywords, OpenaiKeywords, ResponsesDialectName
 
-__all__ = ["OpenaiAgent"]
+__all__ = ["OpenaiAgent", "OpenaiKeywords", "OpenaiOptions", "ResponsesDialectName"]
+
+ResponsesDialectName: TypeAlias = Literal["openai", "typed"]
+
+
+def _responses_dialect(_: object, attribute: Attribute, value: object) -> None:
+    if value not in get_args(ResponsesDialectName):
+        raise ValueError(f'{attribute.name} must be "openai" or "typed", not {value!r}')
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class OpenaiOptions(HttpOptions):
+    """What an ``OpenaiAgent`` can be told."""
+
+    dialect: ResponsesDialectName = attrs.field(default="openai", validator=_responses_dialect)
+    """``"openai"`` sends messages in their short form; ``"typed"`` says of each that it is a message, which llama.cpp's
+    server insists on for what the model itself said."""
+
+
+class OpenaiKeywords(HttpKeywords, total=False):
+    """The keywords of an ``OpenaiAgent``; see ``OpenaiOptions``."""
+
+    dialect: ResponsesDialectName
 
 
 class OpenaiAgent(HttpAgent):

@@ -3,7 +3,7 @@
     Agent ◀── ModelAgent ◀── HttpAgent ◀── ChatAgent, OpenaiAgent, AnthropicAgent
     AgentOptions ◀ ModelOptions ◀ HttpOptions ◀ ChatOptions, OpenaiOptions, AnthropicOptions
 
-The keywords beside each class are what editors and type checkers complete; a test keeps the two the same.
+Those of a single agent are beside it, so that an agent loads no other's. The keywords beside each class are what editors and type checkers complete; a test keeps the two the same.
 """
 
 from __future__ import annotations
@@ -25,20 +25,15 @@ if TYPE_CHECKING:
     from micdrop_agent.transport import ConnectFn
 
 __all__ = [
-    "AnthropicKeywords",
-    "AnthropicOptions",
     "ChatDialectName",
     "ChatKeywords",
     "ChatOptions",
     "HttpKeywords",
     "HttpOptions",
-    "OpenaiKeywords",
-    "OpenaiOptions",
-    "ResponsesDialectName",
+    "flag",
 ]
 
 ChatDialectName: TypeAlias = Literal["openai", "template"]
-ResponsesDialectName: TypeAlias = Literal["openai", "typed"]
 Think: TypeAlias = bool | Literal["inside"]
 
 
@@ -51,7 +46,8 @@ def _client(_: object, __: Attribute, value: object) -> None:
     check_client(value)
 
 
-def _flag(_: object, attribute: Attribute, value: object) -> None:
+def flag(_: object, attribute: Attribute, value: object) -> None:
+    """Validator: refuse what is neither ``True`` nor ``False``."""
     check_flag(attribute.name, value)
 
 
@@ -65,17 +61,12 @@ def _chat_dialect(_: object, attribute: Attribute, value: object) -> None:
         raise ValueError(f'{attribute.name} must be "openai" or "template", not {value!r}')
 
 
-def _responses_dialect(_: object, attribute: Attribute, value: object) -> None:
-    if value not in get_args(ResponsesDialectName):
-        raise ValueError(f'{attribute.name} must be "openai" or "typed", not {value!r}')
-
-
 def _quirks(_: object, attribute: Attribute, value: object) -> None:
     if value is not None and not isinstance(value, ChatQuirks):
         raise TypeError(f"{attribute.name} must be a ChatQuirks, not {value!r}")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class HttpOptions(ModelOptions):
     """What an agent that asks a model server can be told, beside the options of every model agent."""
 
@@ -115,7 +106,7 @@ class HttpKeywords(ModelKeywords, total=False):
     connect: ConnectFn | None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class ChatOptions(HttpOptions):
     """What a ``ChatAgent`` can be told."""
 
@@ -127,7 +118,7 @@ class ChatOptions(HttpOptions):
     """Keep what the model writes between ``<think>`` and ``</think>`` from being spoken; ``"inside"`` for a model
     whose text begins inside its thoughts, so that only the end is marked."""
 
-    include_usage: bool = attrs.field(default=True, validator=_flag)
+    include_usage: bool = attrs.field(default=True, validator=flag)
     """Ask the server to count tokens (``stream_options``); switch it off for an old server that refuses it."""
 
     quirks: ChatQuirks | None = attrs.field(default=None, validator=_quirks)
@@ -141,33 +132,3 @@ class ChatKeywords(HttpKeywords, total=False):
     think: Think
     include_usage: bool
     quirks: ChatQuirks | None
-
-
-@attrs.frozen(kw_only=True)
-class OpenaiOptions(HttpOptions):
-    """What an ``OpenaiAgent`` can be told."""
-
-    dialect: ResponsesDialectName = attrs.field(default="openai", validator=_responses_dialect)
-    """``"openai"`` sends messages in their short form; ``"typed"`` says of each that it is a message, which llama.cpp's
-    server insists on for what the model itself said."""
-
-
-class OpenaiKeywords(HttpKeywords, total=False):
-    """The keywords of an ``OpenaiAgent``; see ``OpenaiOptions``."""
-
-    dialect: ResponsesDialectName
-
-
-@attrs.frozen(kw_only=True)
-class AnthropicOptions(HttpOptions):
-    """What an ``AnthropicAgent`` can be told."""
-
-    cache: bool = attrs.field(default=True, validator=_flag)
-    """Ask the server to keep the beginning of the conversation for the next request, which then costs less and is
-    answered sooner."""
-
-
-class AnthropicKeywords(HttpKeywords, total=False):
-    """The keywords of an ``AnthropicAgent``; see ``AnthropicOptions``."""
-
-    cache: bool

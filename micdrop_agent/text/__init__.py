@@ -6,12 +6,14 @@ gives the same output for every way of cutting it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from micdrop_agent.text.extract import ExtractFilter, extract_text
-from micdrop_agent.text.narration import NarrationFilter
-from micdrop_agent.text.think import ThinkFilter
-from micdrop_agent.text.written import WrittenCall
+if TYPE_CHECKING:
+    from micdrop_agent.text.extract import ExtractFilter, extract_text
+    from micdrop_agent.text.narration import NarrationFilter
+    from micdrop_agent.text.think import ThinkFilter
+    from micdrop_agent.text.written import WrittenCall
 
 __all__ = [
     "ExtractFilter",
@@ -33,3 +35,22 @@ class TextFilter(Protocol):
     def finish(self) -> str:
         """End the text; return what is released at its end."""
         ...
+
+
+_LATE: Final = {
+    "ExtractFilter": "extract",
+    "NarrationFilter": "narration",
+    "ThinkFilter": "think",
+    "WrittenCall": "written",
+    "extract_text": "extract",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a filter when it is first asked for (PEP 562): each compiles patterns that most programs never use."""
+    module = _LATE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

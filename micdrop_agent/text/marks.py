@@ -7,6 +7,7 @@ same thing: the shortest end of the text that may still become one of them.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,10 +25,15 @@ class MarkSet:
 
     def __init__(self, marks: Iterable[str]) -> None:
         every = sorted({mark.lower() for mark in marks}, key=len, reverse=True)
-        self.pattern = re.compile("|".join(map(re.escape, every)), re.IGNORECASE | re.ASCII)
+        self._every = every
         self.longest = len(every[0]) if every else 0
         self._firsts = tuple(sorted({mark[0] for mark in every}))
         self._beginnings = frozenset(mark[:end] for mark in every for end in range(1, len(mark)))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds the marks; made when the first text asks for it, since it takes milliseconds."""
+        return re.compile("|".join(map(re.escape, self._every)), re.IGNORECASE | re.ASCII)
 
     def hold_from(self, text: str, position: int = 0) -> int:
         """Index from which the end of ``text`` may be the beginning of a mark; its length if none.
