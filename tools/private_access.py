@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from check_rules import code_lines
+
 ROOT: Final = Path(__file__).resolve().parent.parent / "micdrop_agent"
 LIMIT: Final = 2.0
 """Accesses per 1,000 lines of code."""
@@ -55,17 +57,6 @@ def accesses(path: Path, ours: set[str]) -> list[tuple[int, str]]:
     return found
 
 
-def code_lines(path: Path) -> int:
-    """Lines that are neither blank nor a comment nor part of a docstring."""
-    text = path.read_text("utf-8")
-    prose: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = enumerate(text.splitlines(), 1)
-    return sum(1 for at, line in lines if at not in prose and line.strip() and not line.strip().startswith("#"))
-
-
 def main() -> int:
     """Count, print, and judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -77,7 +68,7 @@ def main() -> int:
     if options.list:
         for path, line, name in found:
             print(f"{path.relative_to(ROOT.parent)}:{line}: {name}")
-    lines = sum(map(code_lines, paths))
+    lines = sum(len(code_lines(path.read_text("utf-8"))) for path in paths)
     rate = 1000 * len(found) / lines
     print(f"{len(found)} private accesses across modules in {lines} lines of code: {rate:.2f} per 1,000")
     return int(rate > LIMIT)
