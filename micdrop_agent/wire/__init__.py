@@ -10,8 +10,6 @@ Guarantees, each one pinned in tests/test_wire.py:
    or refused, as asked; a member that comes twice is refused.
 3. What is wrong is refused with a ``WireError`` that says where (``[3].toolCallId``).
 
-cattrs does the conversion and is imported when first used.
-
 Source: Micdrop ``MicdropConversation`` and the events of page "Agent (LLM)", as the browser
 client reads them.
 """

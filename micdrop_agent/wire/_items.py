@@ -1,20 +1,14 @@
-"""One item of a conversation, to its wire form and back, with cattrs."""
+"""One item of a conversation, to its wire form and back."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-
-import attrs
 
 from micdrop_agent.messages import ROLES, Message, ToolCall, ToolResult
 from micdrop_agent.wire._check import WireError, as_object, as_plain, as_text, join, kind_of, rest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cattrs import Converter
+    from collections.abc import Mapping
 
     from micdrop_agent.messages import Item
 
@@ -25,7 +19,7 @@ _MEMBERS: Final[dict[type[Item], dict[str, str]]] = {
     ToolCall: {"tool_call_id": "toolCallId", "tool_name": "toolName", "parameters": "parameters"},
     ToolResult: {"tool_call_id": "toolCallId", "tool_name": "toolName", "output": "output"},
 }
-"""Text members of each item: attribute and wire name. Each of them has to be there."""
+"""Required string members of each item: attribute and wire name."""
 
 _TYPE_OF_ROLE: Final[dict[str, type[Item]]] = {
     **dict.fromkeys(ROLES, Message),
@@ -34,26 +28,14 @@ _TYPE_OF_ROLE: Final[dict[str, type[Item]]] = {
 }
 
 
-class _FaultError(Exception):
-    """A fault in one member; where the item stands is not known there."""
-
-    def __init__(self, error: WireError) -> None:
-        super().__init__(error.path)
-        self.error = error
-
-    def at(self, path: str) -> WireError:
-        return WireError(f"{path}.{self.error.path}", self.error.problem)
-
-
 def dump_item(path: str, item: Item) -> dict[str, Any]:
     """The wire form of ``item``, which stands at ``path``."""
     if type(item) not in _MEMBERS:
         raise WireError(path, f"must be a Message, ToolCall or ToolResult, not {kind_of(item)}")
-    try:
-        # The role of calls and results is no attribute of the instance: it is written here for all.
-        wire: dict[str, Any] = {"role": item.role, **_converter().unstructure(item)}
-    except _FaultError as fault:
-        raise fault.at(path) from None
+    wire: dict[str, Any] = {"role": item.role}
+    wire |= {name: getattr(item, attribute) for attribute, name in _MEMBERS[type(item)].items()}
+    if isinstance(item, Message) and item.metadata is not None:
+        wire["metadata"] = _plain_object(join(path, "metadata"), item.metadata)
     return with_extra(path, wire, item.extra)
 
 
@@ -74,15 +56,16 @@ def load_item(path: str, data: object, *, keep: bool) -> Item:
     for name in known:
         if name not in members:
             raise WireError(join(path, name), "is missing")
-    if kind is Message and members.get("metadata") is not None:
+    texts = {attribute: as_text(join(path, name), members[name]) for attribute, name in _MEMBERS[kind].items()}
+    found: dict[str, Any] = {**texts}
+    if kind is Message:
+        found["role"] = members["role"]
         # A metadata of null is no metadata; to come back as it was it is kept like an unknown member.
-        known.append("metadata")
-    extra = rest_of(path, members, frozenset(known), keep=keep)
-    taken = {name: members[name] for name in known}
-    try:
-        return _converter().structure({**taken, "extra": extra}, kind)
-    except _FaultError as fault:
-        raise fault.at(path) from None
+        if members.get("metadata") is not None:
+            found["metadata"] = _plain_object(join(path, "metadata"), members["metadata"])
+            known.append("metadata")
+    found["extra"] = rest_of(path, members, frozenset(known), keep=keep)
+    return kind(**found)
 
 
 def _kind_of_item(path: str, members: Mapping[str, Any]) -> type[Item]:
@@ -94,46 +77,5 @@ def _kind_of_item(path: str, members: Mapping[str, Any]) -> type[Item]:
     return _TYPE_OF_ROLE[role]
 
 
-@functools.cache
-def _converter() -> Converter:
-    from cattrs import Converter
-    from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
-
-    converter = Converter(detailed_validation=False)
-    metadata = _checked("metadata", _plain_object)
-    for kind, members in _MEMBERS.items():
-        # The items' annotations name types that their module imports for type checkers only.
-        attrs.resolve_types(kind, localns={"Mapping": Mapping})
-        inward: dict[str, Any] = {"extra": override(struct_hook=_as_it_is)}
-        outward: dict[str, Any] = {"extra": override(omit=True)}
-        for attribute, name in members.items():
-            inward[attribute] = override(rename=name, struct_hook=_checked(name, as_text))
-            outward[attribute] = override(rename=name)
-        if kind is Message:
-            inward["role"] = override(struct_hook=_as_it_is)
-            outward["role"] = override(omit=True)
-            inward["metadata"] = override(struct_hook=metadata)
-            outward["metadata"] = override(omit_if_default=True, unstruct_hook=metadata)
-        converter.register_structure_hook(kind, make_dict_structure_fn(kind, converter, **inward))
-        converter.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, converter, **outward))
-    return converter
-
-
-def _checked(name: str, check: Callable[[str, object], Any]) -> Callable[..., Any]:
-    """A hook of cattrs for the member ``name``; its faults carry that name."""
-
-    def hook(value: object, _type: object = None) -> Any:
-        try:
-            return check(name, value)
-        except WireError as error:
-            raise _FaultError(error) from None
-
-    return hook
-
-
 def _plain_object(path: str, value: object) -> Any:
     return as_plain(path, as_object(path, value))
-
-
-def _as_it_is(value: Any, _type: object) -> Any:
-    return value
