@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from micdrop_agent.cli._completion import script, tree
+from micdrop_agent.cli._completion import arguments, script
 from micdrop_agent.cli._parser import make_parser
 from micdrop_agent.cli._spec import AGENTS
+from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +49,7 @@ def ask(shell: str, words: list[str], folder: Path) -> set[str]:
     program = {
         "bash": f"compopt() {{ :; }}; source {file}; COMP_WORDS=(micdrop-agent "
         + " ".join(f"'{word}'" for word in words)
-        + f'); COMP_CWORD={len(words)}; _micdrop_agent; printf "%s\\n" "${{COMPREPLY[@]}}"',
+        + f'); COMP_CWORD={len(words)}; _shtab_micdrop_agent; printf "%s\\n" "${{COMPREPLY[@]}}"',
         "fish": f"source {file}; complete -C '{line}'",
     }[shell]
     flags = {"bash": ["--norc"], "fish": ["--no-config"]}[shell]
@@ -85,14 +87,13 @@ def test_the_shell_can_read_its_script(shell: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_command_and_option_is_in_each_script(shell: str) -> None:
     text = script(shell)
-    for command in tree().walk():
-        assert all(word in text for word in command.path)
-        for option in command.options:
-            assert all(flag.lstrip("-") in text for flag in option.flags)
+    for argument in arguments(make_parser()):
+        assert all(flag.lstrip("-") in text for flag in argument.option_strings)
+        if isinstance(argument, argparse._SubParsersAction):
+            assert all(command in text for command in argument.choices)
 
 
-def test_the_tree_is_that_of_the_parser() -> None:
-    parser = make_parser()
-    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-
-    assert {command.path[0] for command in tree().commands} == set(commands.choices)
+def test_without_shtab_the_command_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(MicdropError, match=r"completion needs shtab; run: pip install .*\[completion\]"):
+        script("bash")

@@ -37,6 +37,7 @@ _EXTRAS: Final = (
     ("trio", "Trio, the other event loop", "trio"),
     ("openai", "openai, only to pass in an AsyncOpenAI client of your own", "openai"),
     ("prompt_toolkit", "line editing and history for the command chat", "chat"),
+    ("shtab", "the scripts of the command completion", "completion"),
     ("sentencex", "sentences for a voice", "speech"),
     ("starlette", "whole calls over a WebSocket", "call"),
     ("opentelemetry", "OpenTelemetry, for spans and metrics", "otel"),
