@@ -208,7 +208,8 @@ class Step:
                     self._tasks = tasks
                     tasks.cancel_scope.deadline = self.total.ends_at  # tools too
                     try:
-                        await self._exchange(request, response)
+                        await self._timed(request, response)
+                        await self._run_written(response)
                     except ProviderError as error:
                         # Held back: a cut response must not cut the tools that it started.
                         failure = error
@@ -218,12 +219,12 @@ class Step:
             if failure is not None:
                 raise failure
         else:
-            await self._exchange(request, response)
+            await self._timed(request, response)
+            await self._run_written(response)
         self._complete(response)
 
-    async def _exchange(self, request: Request, response: Response) -> None:
-        """Read the response, then run the calls in it that came as text (D18)."""
-        await self._timed(request, response)
+    async def _run_written(self, response: Response) -> None:
+        """End the text of a response, and run the calls in it that came as text (D18)."""
         if response.finish == "content_filter":
             return
         self._end_text(response)

@@ -38,6 +38,8 @@ _MAX_BYTES: Final = 256 * 1024
 _LONG_ID: Final = 40
 """Characters of an id that every server takes."""
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _Key: TypeAlias = tuple[str, str, str]
@@ -60,7 +62,7 @@ class Attachments:
         self._words: dict[str, Mapping[str, bytes]] = {}
         self._long_ids: dict[str, None] = {}
         self._responses = 0
-        self._told: set[str] = set()
+        self._told: frozenset[str] = _NOTHING
 
     def next_response(self) -> int:
         """A number for a response that begins."""
@@ -70,7 +72,7 @@ class Attachments:
     def first_time(self, what: str) -> bool:
         """Whether ``what`` was not reported for this agent yet."""
         first = what not in self._told
-        self._told.add(what)
+        self._told |= {what}
         return first
 
     def keep(self, call: CallReady, response: int, thoughts: Mapping[str, Any], *, grouped: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
@@ -135,8 +134,11 @@ class HttpAgent(ModelAgent):
             translator=self._make_translator,
             headers=Headers(**self._headers()),
             secret=self._secret,
-            where=partial(shown_url, self.base_url, self._path()),
+            where=self._shown_url,
         )
+
+    def _shown_url(self) -> str:
+        return shown_url(self.base_url, self._path())
 
     def _path(self) -> str:
         """Where requests go, below the base URL."""

@@ -38,6 +38,7 @@ _AFTER_A_CALL: Final = " \t\r\n])}>;,`"
 _AFTER: Final = re.compile(r"\s*[\],;]?\s*(?:```|[\])])?")
 """What stands after a call in a fence or a list."""
 
+_NO_BEGINNINGS: Final[frozenset[str]] = frozenset()
 _AFTER_BEGUN: Final = re.compile(r"\s*[\],;]?\s*`{0,3}\Z")
 
 
@@ -48,6 +49,23 @@ class NarrationFilter:
         tools: Names of the tools on offer, each with its parameters' schema (by which values that
             came as bare text are read) or ``None``.
     """
+
+    __slots__ = (
+        "_after_fence",
+        "_before",
+        "_beginnings",
+        "_block",
+        "_declared",
+        "_guess",
+        "_held",
+        "_last",
+        "_longest",
+        "_queue",
+        "_start",
+        "_trim",
+        "dropped",
+        "written",
+    )
 
     written: list[WrittenCall]
     """Complete calls that came as text and not as a call; final after ``finish``."""
@@ -62,7 +80,9 @@ class NarrationFilter:
         names = sorted(self._declared, key=len, reverse=True)
         self._longest = len(names[0]) if names else 0
         # Looked up for the last word of every chunk, so made once.
-        self._beginnings = frozenset(name[:end] for name in names for end in range(1, len(name) + 1))
+        self._beginnings = (
+            frozenset(name[:end] for name in names for end in range(1, len(name) + 1)) if names else _NO_BEGINNINGS
+        )
         self._start = start_pattern(names)
         self._held = ""
         self._before = ""

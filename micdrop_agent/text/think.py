@@ -57,6 +57,24 @@ class ThinkFilter:
             that comes next; it is dropped otherwise.
     """
 
+    __slots__ = (
+        "_arguments",
+        "_call",
+        "_header",
+        "_held",
+        "_html",
+        "_inside",
+        "_last",
+        "_lead",
+        "_marks",
+        "_muted",
+        "_pass_calls",
+        "_role",
+        "_said",
+        "_trim",
+        "unopened",
+    )
+
     unopened: bool
     """Whether thinking ended that never began: the model needs ``inside=True``."""
 

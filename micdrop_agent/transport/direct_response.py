@@ -59,30 +59,23 @@ class DirectResponse(Response):
         """See ``Response.receive``."""
         if self._failure is not None:
             raise ProviderError(self._failure[0], kind=self._failure[1])
+        parser = self._parser
         try:
-            return await self._next(self._parser)
+            while not (data := parser.take()):
+                if parser.pending:  # of a coded body, what was read unpacks to more than one slice
+                    await anyio.lowlevel.checkpoint()
+                elif parser.complete:
+                    parser.check_end()
+                    raise anyio.EndOfStream
+                else:
+                    connection = self._in_use()
+                    if await read_more(connection, parser):
+                        self._finish(connection)
         except ProviderError as error:
             # Not the error itself: its traceback holds this response, and that would be a cycle.
             self._failure = str(error), error.kind
             raise
-
-    async def _next(self, parser: ResponseParser) -> bytes:
-        while True:
-            while parser.pending:  # of a coded body, what was read unpacks to more than one slice
-                await anyio.lowlevel.checkpoint()
-                data = parser.take()
-                if data:
-                    return data
-            data = parser.take()
-            if data:
-                return data
-            if parser.complete and not parser.pending:
-                parser.check_end()
-                raise anyio.EndOfStream
-            if not parser.complete:
-                connection = self._in_use()
-                if await read_more(connection, parser):
-                    self._finish(connection)
+        return data
 
     def _in_use(self) -> Connection:
         if self._connection is None:

@@ -30,6 +30,8 @@ _DEFAULTS: Final = {
 class Headers(dict[str, str]):
     """Headers whose values are not shown: reports of errors often hold the local variables."""
 
+    __slots__ = ()
+
     def __repr__(self) -> str:
         return f"<headers {', '.join(self)}>"
 

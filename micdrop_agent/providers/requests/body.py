@@ -130,7 +130,7 @@ class BodyBuilder:
             asked=asked,
             relaxed=encode({**last, "tool_choice": relaxed(choice)})[1:] if is_forced(choice) else asked,
             no_choice=encode({**bare, **self.no_choice})[1:],
-            without_tools=asked if self._others else encode(bare)[1:],
+            without_tools=asked if self._others or bare == last else encode(bare)[1:],
         )
 
     def build(self, request: Request) -> bytes:

@@ -43,12 +43,16 @@ class ChatDialect(Dialect):
         attachments: What it attached to its calls, and wants back.
     """
 
+    __slots__ = ("_attachments", "_quirks")
+
     def __init__(self, quirks: ChatQuirks | None = None, attachments: Attachments | None = None) -> None:
         self._quirks = ChatQuirks() if quirks is None else quirks
         self._attachments = Attachments() if attachments is None else attachments
+
+    def id_form(self, call_id: str) -> str:
+        """See ``Dialect.id_form``; what this server made is sent back as it came, if ids may have any length."""
         form = _ID_FORMS[self._quirks.call_ids]
-        made = self._attachments.made
-        self.id_form = form if form is nine_alphanumerics else lambda id_: id_ if made(id_) else form(id_)
+        return call_id if form is not nine_alphanumerics and self._attachments.made(call_id) else form(call_id)
 
     def add(self, state: State, entry: Entry) -> None:
         """System notes may have to go to the front; what stood around one may be neighbours then."""

@@ -34,7 +34,9 @@ THINKING: Final = "thinking"
 class ClaudeDialect(BlockDialect):
     """Messages of content blocks."""
 
-    id_form = staticmethod(letters_and_digits)
+    def id_form(self, call_id: str) -> str:
+        """See ``Dialect.id_form``."""
+        return letters_and_digits(call_id)
 
     def text(self, words: str) -> bytes:
         """A block of text."""

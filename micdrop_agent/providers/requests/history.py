@@ -25,7 +25,7 @@ from micdrop_agent.providers.requests.pairing import CallGroup, repair
 from micdrop_agent.providers.requests.wire_ids import WireIds, up_to_64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from micdrop_agent.images import Image
     from micdrop_agent.messages import Item
@@ -45,6 +45,7 @@ __all__ = [
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME: Final = 64
+_NOTHING_CALLED: Final[frozenset[str]] = frozenset()
 
 
 def message(role: str, content: str) -> bytes:
@@ -95,7 +96,7 @@ class State:
         self.waiting: list[Message] = []
         self.notes: list[str] = []
         self.ids = ids
-        self.called: set[str] = set()
+        self.called = _NOTHING_CALLED
         self.current = False
         self.unsigned = False
         self.blocks: list[bytes] = []
@@ -108,7 +109,7 @@ class State:
         copy.spoken = self.spoken
         copy.waiting = list(self.waiting)
         copy.notes = list(self.notes)
-        copy.called = set(self.called)
+        copy.called = self.called
         copy.blocks = list(self.blocks)
         copy.block_role = self.block_role
         return copy
@@ -122,13 +123,17 @@ class State:
 class Dialect(ABC):
     """How one provider family wants a conversation."""
 
-    id_form: Callable[[str], str] = staticmethod(up_to_64)
+    __slots__ = ()
+
+    def id_form(self, call_id: str) -> str:
+        """The form of an id that this server takes."""
+        return up_to_64(call_id)
 
     def add(self, state: State, entry: Entry) -> None:
         """Encode ``entry``, or let it wait for the next one."""
         if isinstance(entry, CallGroup):
             state.spoken = True
-            state.called.update(wire_name(each.call.tool_name) for each in entry.calls)
+            state.called |= {wire_name(each.call.tool_name) for each in entry.calls}
             self.calls(state, entry)
             return
         state.spoken = state.spoken or entry.role != "system"
@@ -206,7 +211,7 @@ class EncodedHistory:
 
     pieces: list[bytes | bytearray]
     spoken: bool
-    called: set[str]
+    called: frozenset[str]
     notes: list[str]
     unsigned: bool
 
@@ -217,6 +222,8 @@ class HistoryEncoder:
     Args:
         dialect: How the provider wants it.
     """
+
+    __slots__ = ("_bytes", "_dialect", "_items", "_kept")
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect

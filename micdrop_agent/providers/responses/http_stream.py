@@ -228,22 +228,20 @@ class HttpStream:
                     await anyio.lowlevel.checkpoint()
                 body.catch_up()
             else:
-                await self._read(body)
+                if self._quiet > _QUIET_READS:
+                    self._quiet = 1
+                    await anyio.lowlevel.checkpoint()
+                # In this frame and not in one of its own: a live answer always waits here.
+                try:
+                    data = await self._response.receive()
+                except anyio.EndOfStream:
+                    body.end()
+                    self._ended = True
+                except ProviderError as error:
+                    self._broken(error)
+                else:
+                    body.feed(data)
         return self._hand_out()
-
-    async def _read(self, body: BodyReader) -> None:
-        if self._quiet > _QUIET_READS:
-            self._quiet = 1
-            await anyio.lowlevel.checkpoint()
-        try:
-            data = await self._response.receive()
-        except anyio.EndOfStream:
-            body.end()
-            self._ended = True
-        except ProviderError as error:
-            self._broken(error)
-        else:
-            body.feed(data)
 
     def _hand_out(self) -> list[ProviderEvent] | None:
         translator = self._translator

@@ -54,6 +54,8 @@ class ThoughtLog:
 class GuessedThoughts(ThinkFilter):
     """The filter for a text that should begin inside its thoughts, which only its end can show."""
 
+    __slots__ = ("_ended", "_text")
+
     def __init__(self, *, pass_calls: bool = False) -> None:
         super().__init__(inside=True, pass_calls=pass_calls)
         self._text: list[str] = []
