@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from micdrop_agent.model.protocol import CallReady, Finish, Progress, Refusal, Usage
@@ -123,10 +123,11 @@ def test_no_bytes_raise_and_every_body_ends_in_a_finish_or_a_failure(pieces: lis
 # -- chunks of Chat Completions
 
 
-def chunk(delta: Any = None, finish: Any = None, **more: Any) -> bytes:
+def chunk(delta: Any = None, finish: Any = None, *, compact: bool = False, **more: Any) -> bytes:
     choice: dict[str, Any] = {"index": 0, "delta": {} if delta is None else delta, "finish_reason": finish}
     data: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "choices": [choice], **more}
-    return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
+    separators = (",", ":") if compact else (", ", ": ")
+    return b"data: " + json.dumps(data, ensure_ascii=False, separators=separators).encode() + b"\n\n"
 
 
 DONE = b"data: [DONE]\n\n"
@@ -138,11 +139,17 @@ def test_one_chunk_is_one_piece_of_text() -> None:
     assert events == [*texts, Finish("stop", "stop")]
 
 
-@given(texts=st.lists(st.text(min_size=1, max_size=5), max_size=6), extra=st.text(max_size=3))
-def test_the_fast_way_reads_what_the_slow_way_reads(texts: list[str], extra: str) -> None:
-    chunks = [chunk({"content": text, "x": extra}, system_fingerprint=extra) for text in texts]
+@given(texts=st.lists(st.text(min_size=1, max_size=5), max_size=6), extra=st.text(max_size=3), compact=st.booleans())
+def test_the_fast_way_reads_what_the_slow_way_reads(texts: list[str], extra: str, compact: bool) -> None:
+    chunks = [chunk({"content": text, "x": extra}, system_fingerprint=extra, compact=compact) for text in texts]
     events, _ = read([*chunks, chunk(finish="stop"), DONE])
     assert events == [*texts, Finish("stop", "stop")]
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_the_fast_way_is_taken_with_and_without_blanks_after_colons(compact: bool) -> None:
+    first, second = (chunk({"content": text}, compact=compact)[6:-2] for text in ("Hi", "日本"))
+    assert TextTemplate(first, "Hi").match(second) == "日本"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +234,7 @@ def told_usage(events: list[ProviderEvent]) -> Usage:
     figures=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
     end=st.sampled_from([[], [chunk(finish="stop")], [chunk(finish="stop"), DONE], [b'data: {"error":"x"}\n\n']]),
 )
+@example(figures=[(1, 0), (1, 0), (0, 0), (1, 0)], end=[])
 def test_usage_that_is_counted_on_adds_up_to_its_last_figure_however_the_response_ends(
     figures: list[tuple[int, int]], end: list[bytes]
 ) -> None:

@@ -128,8 +128,9 @@ class ChatTranslator(Translator):
         self._chunk(chunk)
         if len(self.events) == before + 1 and self.failure is None and not self.finishing:
             last = self.events[-1]
-            if isinstance(last, str):
-                # Nearly every chunk of a stream differs from this one in nothing but the text.
+            if isinstance(last, str) and self._usage is None:
+                # Nearly every chunk of a stream differs from this one in nothing but the text. Once there are
+                # figures that no longer holds: the same ones may be news again, after others.
                 self._template = TextTemplate(event, last)
 
     def _end(self) -> None:

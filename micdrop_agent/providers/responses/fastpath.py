@@ -5,8 +5,8 @@
 
 Four of five chunks of a Chat Completions stream are such twins. A match is exact, never a guess: if
 the bytes before and after are those of the model chunk, and the bytes between hold neither a quote nor
-a backslash, then a JSON parser would find the same object with another text. It costs 0.6 µs, parsing
-and walking the object 4 µs.
+a backslash, then a JSON parser would find the same object with another text. ``benchmarks/chunk_parse.py`` measures
+what that saves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from micdrop_agent.providers.json_text import as_dict, decode, encode_text
 __all__ = ["TextTemplate"]
 
 _PROBE: Final = "\u00a7probe\u00a7"
+_KEYS: Final = (b'"content":', b'"content": ')
+"""Compact, as OpenAI writes it, and with a blank, as ``json.dumps`` does (vLLM, LiteLLM, SGLang)."""
 _MIN_TEXT_BYTES: Final = 1
 
 
@@ -55,10 +57,13 @@ class TextTemplate:
         return middle.decode("utf-8", "replace")
 
     def _learn(self, event: bytes, text: str) -> None:
-        prefix, found, suffix = event.partition(b'"content":' + encode_text(text))
-        if not found:
+        for key in _KEYS:
+            prefix, found, suffix = event.partition(key + encode_text(text))
+            if found:
+                break
+        else:
             return
-        prefix, suffix = prefix + b'"content":"', b'"' + suffix
+        prefix, suffix = prefix + key + b'"', b'"' + suffix
         try:
             probe = as_dict(decode(event))
             delta = probe["choices"][0]["delta"]
