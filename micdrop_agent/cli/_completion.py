@@ -38,7 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """All options and arguments of ``parser`` and of the commands below it."""
     for action in parser._actions:
         yield action
-        if isinstance(action, argparse._SubParsersAction):
-            # Not generic at run time, so that its type cannot be narrowed any other way.
-            for command in cast("argparse._SubParsersAction[argparse.ArgumentParser]", action).choices.values():
+        # argparse has no public name for it, and it is not generic at run time.
+        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
+            commands = cast("argparse._SubParsersAction[argparse.ArgumentParser]", action)  # pyright: ignore[reportPrivateUsage]
+            for command in commands.choices.values():
                 yield from arguments(command)

@@ -9,6 +9,9 @@ Guarantees, each one pinned in tests/test_speech_speakable.py:
 3. ``original(n)`` grows with ``n``, and stays inside the text.
 """
 
+# At its end stands a table of its own class's methods.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import re

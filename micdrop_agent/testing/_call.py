@@ -5,6 +5,9 @@ tasks.start_soon(Call(link, agent=agent, stt=ScriptedSTT("Hello?"), tts=Scripted
 client.speak(0.5)
 """
 
+# The kit looks inside on purpose.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import math

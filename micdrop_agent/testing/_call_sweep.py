@@ -5,6 +5,9 @@
 A scenario is an async function of a ``CallRun``: it opens an agent, makes a call, and plays the client.
 """
 
+# The kit looks inside on purpose.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio

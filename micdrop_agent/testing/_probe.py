@@ -3,6 +3,9 @@
 The probe sees every change as it happens; an event is ascribed to the answer in whose context it was emitted.
 """
 
+# The kit looks inside on purpose.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import contextvars

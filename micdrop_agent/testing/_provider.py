@@ -7,6 +7,9 @@
 It speaks HTTP/1.1 with chunked bodies over any byte stream, so whole calls run in virtual time.
 """
 
+# The kit looks inside on purpose.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import json
