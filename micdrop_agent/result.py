@@ -27,6 +27,8 @@ TraceKind = Literal[
     "hedge",
     "failed_attempt",
     "switch",
+    "pause",
+    "resume",
     "cancel",
     "end",
 ]
@@ -44,7 +46,7 @@ class TraceEvent:
             text of the answer was written), ``response`` (the response was over, whole or not;
             ``request``, ``headers`` and ``response`` have the same ``number``), ``tool_started``, ``tool_ended``, ``retry`` (a wait
             before another request), ``hedge`` (a rival was started), ``failed_attempt``,
-            ``switch`` (another child answers now), ``cancel``, ``end``.
+            ``switch`` (another child answers now), ``pause``, ``resume``, ``cancel``, ``end``.
         detail: Facts, by name: ``agent``, ``provider``, ``tool``, ``error``, ``wait`` and so on.
             Never the text of the conversation.
     """

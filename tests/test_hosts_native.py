@@ -98,7 +98,12 @@ class Host:
     def cancel(self, what: str) -> None:
         assert self.task is not None
         assert self.agent is not None
-        {"agent": self.agent.cancel, "scope": self.scope.cancel, "task": self.task.cancel}[what]()
+        ways: dict[str, Callable[[], object]] = {
+            "agent": self.agent.cancel,
+            "scope": self.scope.cancel,
+            "task": self.task.cancel,
+        }
+        ways[what]()
 
 
 async def _cancelled(host: Host, gaps: tuple[float, ...], order: tuple[str, ...]) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 SCENARIOS = [*SINGLE, *FALLBACK, *STORIES]
+EVERYWHERE = sorted(INJECTIONS.keys() - {"pause"})
+"""What is injected at each step; a pause has a test of its own, and its own scenarios in test_core_pause.py."""
 
 _points: list[int] = []
 
@@ -59,7 +61,7 @@ def test_an_undisturbed_scenario_does_what_it_is_for(scenario: Scenario, backend
     assert told(run_scenario(scenario, backend)) == EXPECTED[scenario.__name__]
 
 
-@pytest.mark.parametrize("inject", sorted(INJECTIONS))
+@pytest.mark.parametrize("inject", EVERYWHERE)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_invariant_holds_wherever_a_scenario_is_interrupted(scenario: Scenario, inject: str) -> None:
     # The stories are many and long; the other half of their steps would cost ten seconds.
@@ -67,7 +69,12 @@ def test_every_invariant_holds_wherever_a_scenario_is_interrupted(scenario: Scen
     _points.append(cancel_everywhere(scenario, inject=inject, every=every).points)
 
 
-@pytest.mark.parametrize("inject", sorted(INJECTIONS))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_every_invariant_holds_wherever_a_scenario_is_paused_and_goes_on(scenario: Scenario) -> None:
+    cancel_everywhere(scenario, inject="pause", every=7)  # each step would cost 25 seconds
+
+
+@pytest.mark.parametrize("inject", EVERYWHERE)
 @pytest.mark.parametrize("scenario", [*SINGLE, *FALLBACK], ids=lambda scenario: scenario.__name__)
 def test_every_invariant_holds_where_nobody_listens(
     scenario: Scenario, inject: str, monkeypatch: pytest.MonkeyPatch
@@ -77,7 +84,7 @@ def test_every_invariant_holds_where_nobody_listens(
 
 
 def test_the_sweep_covers_at_least_ten_thousand_points() -> None:
-    if len(_points) == len(SCENARIOS) * len(INJECTIONS):  # not when only some of them were selected
+    if len(_points) == len(SCENARIOS) * len(EVERYWHERE):  # not when only some of them were selected
         assert sum(_points) >= 10_000
 
 

@@ -168,6 +168,9 @@ class Agent(AsyncContextManagerMixin, ABC):
     def resume(self) -> Answer:
         """Go on with the answer that was cancelled last: the interruption was none, a cough for example.
 
+        After ``cancel(pause=True)`` the answer itself is returned, and whoever reads it goes on: nothing was lost, and no
+        request is sent. Otherwise a new answer is.
+
         What was not heard (``answer.unheard``) is handed out again without a request; what was still to come is
         asked for as a continuation. The text of the new answer is that of the complete answer, and the stored
         message becomes that one text again (``MessageCorrected``).
@@ -178,8 +181,8 @@ class Agent(AsyncContextManagerMixin, ABC):
         """
         return resume(self._core)
 
-    def cancel(self, heard: int | str | None = None) -> None:
-        """Stop the current answer, at once and for good; does nothing when there is none.
+    def cancel(self, heard: int | str | None = None, *, pause: bool = False) -> None:
+        """Stop the current answer at once; does nothing when there is none.
 
         When this returns, its consumer gets no further chunk, nothing of it changes the
         conversation or emits an event any more, and the conversation is whole: the text that
@@ -188,6 +191,10 @@ class Agent(AsyncContextManagerMixin, ABC):
         Args:
             heard: What the caller really heard: a number of characters of ``answer.text``, or
                 the text itself. Also after the answer has ended, while its audio still plays.
+            pause: Only have its consumer wait, until ``resume()``. The answer itself goes on, its tools included, and
+                writes up to ``pause_buffer`` characters ahead; beyond that it is cancelled. So it is by
+                every message that is added meanwhile, by ``answer()`` and by ``cancel()``: then it is cut
+                where it was paused.
 
         Raises:
             RuntimeError: Called from another thread (use ``anyio.from_thread.run_sync``).
@@ -196,7 +203,7 @@ class Agent(AsyncContextManagerMixin, ABC):
 
         Source: Micdrop page "Agent (LLM)", ``cancel()``.
         """
-        self._core.root().cancel(heard)
+        self._core.root().cancel(heard, pause=pause)
 
     @property
     def answering(self) -> bool:

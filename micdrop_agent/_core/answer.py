@@ -22,6 +22,7 @@ from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._core.generate import respond
 from micdrop_agent._core.home import cancel_soon, cancelled_from_outside
+from micdrop_agent._core.pause import written_in_pause
 from micdrop_agent._core.pipe import Pipe
 from micdrop_agent._core.playback import heard_since
 from micdrop_agent._core.record import Ending
@@ -176,7 +177,7 @@ class Answer(ObjectReceiveStream[str]):
                 await anyio.lowlevel.checkpoint()
         finally:
             self._waiters -= 1
-        if not self.pipe.read:
+        if not self.pipe.read and not self.pipe.paused:
             self.pipe.count_all()
         return self.result
 
@@ -254,7 +255,10 @@ class Answer(ObjectReceiveStream[str]):
 
     def push(self, chunk: str) -> None:
         """Hand ``chunk`` to the consumer."""
-        self.pipe.push(chunk)
+        pipe = self.pipe
+        pipe.push(chunk)
+        if pipe.paused:
+            written_in_pause(self)
 
     async def wait_for_room(self, buffer_size: int) -> None:
         """Wait until the consumer has kept up."""
@@ -280,6 +284,8 @@ class Answer(ObjectReceiveStream[str]):
         if self._linger is not None:
             self._linger.cancel()
         if not running and self._keeps(unread=keep_unread, heard=heard):
+            if pipe.paused:
+                pipe.go_on()  # its reader has all of it to itself
             return
         pipe.cut_off()
         conversation, hub = ledger.conversation, self.core.hub
@@ -290,9 +296,18 @@ class Answer(ObjectReceiveStream[str]):
             events = ledger.interrupt(upto) + ledger.close_calls()
         if running:
             self.turn.facts.note("cancel", received=ledger.received, written=ledger.length)
-            events += self._end_as("cancelled", upto)
-        cancel_soon(self.home, self._scope, self.streams)
+            events += self.end_as("cancelled", upto)
+        self.hang_up()
         self.emit(events)
+
+    def hang_up(self) -> None:
+        """Free what the answer uses: its requests, and its task."""
+        cancel_soon(self.home, self._scope, self.streams)
+
+    @property
+    def paused(self) -> bool:
+        """Whether its consumer waits until ``agent.resume()``."""
+        return self.pipe.paused
 
     def _keeps(self, *, unread: bool, heard: int | str | None) -> bool:
         """Whether an answer that has ended stays as it is."""
@@ -317,7 +332,7 @@ class Answer(ObjectReceiveStream[str]):
             self._error = error
             events += ledger.interrupt(ledger.length)
         events += ledger.close_calls('{"error":"no result"}')
-        ended = self._end_as(status, ledger.length, error=error)
+        ended = self.end_as(status, ledger.length, error=error)
         self._log_trace()
         self.pipe.end()
         if error is not None:
@@ -350,26 +365,14 @@ class Answer(ObjectReceiveStream[str]):
                 self._adopted = anyio.Event()
             await self._adopted.wait()
 
-    def move_to(self, conversation: History, prompt: Message) -> list[Event]:
-        """Go on in ``conversation``, as the answer to ``prompt``; returns the events that were held."""
-        conversation.mark = self.ledger.conversation.mark
-        self.ledger.conversation = conversation
-        self.turn.answers(prompt)
-        held, self.held = self.held or [], None
+    def wake(self) -> None:
+        """It is the agent's answer from now on: what waits for that goes on."""
         if self._adopted is not None:
             self._adopted.set()
         self._end_of_call()
-        return held
 
-    def drop(self) -> None:
-        """Stop a guess, of which nothing has happened."""
-        self.turn.fence()
-        self.pipe.cut_off()
-        if self._status == "running":
-            self._end_as("cancelled", 0)
-        cancel_soon(self.home, self._scope, self.streams)
-
-    def _end_as(self, status: EndStatus, upto: int, *, error: Exception | None = None) -> list[Event]:
+    def end_as(self, status: EndStatus, upto: int, *, error: Exception | None = None) -> list[Event]:
+        """End with ``status``; returns the event that says so, if somebody hears it."""
         facts, core = self.turn.facts, self.core
         self._status = status
         if error is None:
@@ -432,10 +435,13 @@ class Answer(ObjectReceiveStream[str]):
     async def _announce_end(self) -> None:
         """The end of the call is told once the farewell was handed over, to the last chunk."""
         with anyio.CancelScope() as self._linger:
-            await self.pipe.wait_until_read(lambda: self.turn.fenced)
-            # One turn of the loop, so that the reader sees the end before the event comes.
-            await anyio.lowlevel.checkpoint()
-            await anyio.lowlevel.checkpoint()
+            due = False
+            while not due:
+                await self.pipe.wait_until_read(lambda: self.turn.fenced)
+                # One turn of the loop, so that the reader sees the end before the event comes.
+                await anyio.lowlevel.checkpoint()
+                await anyio.lowlevel.checkpoint()
+                due = not self.pipe.paused  # else the caller will hear some of it again
             self._end_call()
 
     def _end_call(self) -> None:

@@ -27,6 +27,7 @@ from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.history import History, take_last_user_message
 from micdrop_agent._core.home import Home
 from micdrop_agent._core.log import SafeLog
+from micdrop_agent._core.pause import pause as pause_answer
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.tool_run import ToolRun, name_tools_at_work
 from micdrop_agent.events import MessageAdded
@@ -160,6 +161,7 @@ class Core:
     def _check_idle(self) -> None:
         if self.answering:
             raise RuntimeError("the conversation cannot be replaced while an answer runs; cancel it")
+        self._end_pause()
 
     def add(self, item: Item) -> None:
         """Append ``item`` and tell of it; the result of a call that runs goes right behind that."""
@@ -167,9 +169,16 @@ class Core:
         if isinstance(item, ToolResult) and self.current is not None:
             self.hub.emit(*self.current.ledger.add(item))  # right behind its call, which has one result
             return
+        self._end_pause()
         index = self.conversation.append(item)
         if not self.hub.unheard:
             self.hub.emit(MessageAdded(item, index))
+
+    def _end_pause(self) -> None:
+        """The conversation goes on without the rest of a paused answer, unless its own tool says so."""
+        live = self.current
+        if live is not None and live.paused and not any(call.on_stack for call in live.ledger.calls):
+            live.stop(None)
 
     def cancel_last_user_message(self) -> None:
         """Take the last user message out, wherever it stands."""
@@ -427,11 +436,15 @@ class Core:
             self._background[scope] = "what an answer left to do"
             await self._in_background(self._left_to_do.pop(), scope)
 
-    def cancel(self, heard: int | str | None) -> None:
-        """Stop the current answer; see ``Agent.cancel``."""
+    def cancel(self, heard: int | str | None, *, pause: bool = False) -> None:
+        """Stop the current answer, or have it wait; see ``Agent.cancel``."""
         self.check_thread("cancel()")
         self.drop_guess()
-        if self.current is not None:
+        if self.current is None:
+            return
+        if pause:
+            pause_answer(self.current, heard)
+        else:
             self.current.stop(heard)
 
     def text_filters(self) -> tuple[TextFilter, ...]:

@@ -26,7 +26,7 @@ async def speak_filler(run: ToolRun, tool: Tool) -> None:
     now = anyio.current_time()
     first = next((each for each in turn.root.tools_at_work if each.turn is turn and each.filler_due <= now), run)
     run, tool = first, first.tool or tool
-    if run.over or turn.fenced or turn.facts.filled or turn.ledger.speaking:
+    if run.over or turn.fenced or turn.answer.paused or turn.facts.filled or turn.ledger.speaking:
         return
     text = _chosen(run, tool)
     if text:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from micdrop_agent._core.core import Core
+    from micdrop_agent.events import Event
     from micdrop_agent.messages import Item
 
 __all__ = ["Guess", "same_words"]
@@ -108,7 +109,7 @@ class Guess:
         index = history.append(message)
         for at, gone, come in self._changes:
             history.change(at, gone, come)
-        held = answer.move_to(history, message)
+        held = _moved(answer, history, message)
         core.current = answer
         core.guessed = 0
         for began in core.began:
@@ -123,7 +124,7 @@ class Guess:
             return
         self._core.check_thread("discard()")
         self._forget()
-        answer.drop()
+        _drop(answer)
         self._back()
         usage = answer.turn.facts.usage
         if usage is not None:
@@ -133,3 +134,22 @@ class Guess:
         self._answer = None
         self._core.guess = None
         self._core.conversation.watch(None)
+
+
+def _moved(answer: Answer, conversation: History, prompt: Message) -> list[Event]:
+    """Have ``answer`` go on in ``conversation``, as the answer to ``prompt``; returns the events that were held."""
+    conversation.mark = answer.ledger.conversation.mark
+    answer.ledger.conversation = conversation
+    answer.turn.answers(prompt)
+    held, answer.held = answer.held or [], None
+    answer.wake()
+    return held
+
+
+def _drop(answer: Answer) -> None:
+    """Stop a guess, of which nothing has happened."""
+    answer.turn.fence()
+    answer.pipe.cut_off()
+    if answer.status == "running":
+        answer.end_as("cancelled", 0)
+    answer.hang_up()

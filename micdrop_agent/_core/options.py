@@ -108,6 +108,10 @@ class SharedOptions:
     max_guesses: int = attrs.field(default=3, validator=count)
     """Guesses (``agent.speculate()``) between two answers; more are not begun."""
 
+    pause_buffer: int = attrs.field(default=20_000, validator=count)
+    """Characters that a paused answer (``cancel(pause=True)``) may have waiting; beyond that it is cancelled. The default
+    is about twenty minutes of speech."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class AgentOptions(SharedOptions):
@@ -150,6 +154,7 @@ class SharedKeywords(TypedDict, total=False):
     buffer_size: int | None
     speech: Speech | None
     max_guesses: int
+    pause_buffer: int
 
 
 class AgentKeywords(SharedKeywords, total=False):

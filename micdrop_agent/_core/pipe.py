@@ -57,7 +57,9 @@ class Pipe:
         "cut",
         "drained",
         "over",
+        "paused",
         "pending",
+        "put_first",
         "read",
         "waiting",
     )
@@ -85,6 +87,10 @@ class Pipe:
         """Whether a reader has seen the end."""
         self.cut = False
         """Whether it was cut off before that."""
+        self.paused = False
+        """Whether readers wait although there may be chunks."""
+        self.put_first = False
+        """A subclass has something to hand over that comes before what is pending."""
         self._readers = parking_lot(loop)
         self._room: ParkingLot | None = None
         self._progress: ParkingLot | None = None
@@ -113,20 +119,28 @@ class Pipe:
         if self.waiting:
             self._readers.unpark_all()
 
+    @property
+    def backlog(self) -> int:
+        """Characters that nobody has received."""
+        return self._uncounted
+
     def end(self) -> None:
         """No chunk follows; what is pending can still be received."""
         if self.over:
             return
         self.over = True
         # What nobody has read yet does not stay in the stream, which is closed with the answer's task.
-        self._rest = [self._inbox.receive_nowait() for _ in range(self.pending)]
+        first = self._rest  # what was put back
+        self._rest = [self._inbox.receive_nowait() for _ in range(self.pending - len(first))]
         self._rest.reverse()
+        self._rest += first
         self._readers.unpark_all()
 
     def cut_off(self) -> None:
         """Nothing is received from now on, not even a chunk that was handed over but not yet taken."""
         self.cut = self.cut or not self.drained
         self.over = True
+        self.paused = False
         self.pending = self.counted = self._uncounted = 0
         if self.waiting:
             self._readers.unpark_all()
@@ -150,6 +164,25 @@ class Pipe:
                 self._room = parking_lot(self._loop)
             await self._room.park()
 
+    # -- a pause
+
+    def pause(self) -> None:
+        """Nothing is received from now on, not even a chunk that was handed over but not yet taken, until ``go_on()``."""
+        self.paused = True
+
+    def go_on(self) -> None:
+        """What was held back by a pause can be received."""
+        self.paused = False
+        self._readers.unpark_all()
+        self.moved()  # whoever waits for the end to be read begins to count
+
+    def put_back(self, text: str) -> None:
+        """Have ``text``, which was received last, received again before anything else."""
+        self._rest.append(text)
+        self.pending += 1
+        self._uncounted += len(text)
+        self.drained = False
+
     # -- the consumer's end
 
     async def receive(self) -> str | None:
@@ -160,7 +193,7 @@ class Pipe:
             if self.pending or self.over:
                 await anyio.lowlevel.checkpoint()
             woken = False
-            while not (self.pending or self.over):
+            while self.paused or not (self.pending or self.over or self.put_first):
                 await self._readers.park()
                 woken = True
             if woken and not self.cut:
@@ -171,7 +204,7 @@ class Pipe:
             self.waiting -= 1
         if self.pending:
             return self._take()
-        if not self.cut:
+        if self.over and not self.cut:
             self._reached_end()
         return None
 
@@ -201,7 +234,7 @@ class Pipe:
         while not (self.drained or given_up()) and (self.unread or self.read):
             with anyio.move_on_after(IDLE_READER if self.unread else LEFT_READER) as idle:
                 await self.wait_for_progress()
-            if idle.cancelled_caught:
+            if idle.cancelled_caught and not self.paused:
                 return
 
     async def wait_for_progress(self) -> None:

@@ -1,6 +1,7 @@
 """An answer that was cut by mistake goes on: a cough was no interruption.
 
-    cut answer ── resume() ──▶ what was not heard, from its text ──▶ what was still to come, as a continuation
+    paused answer ── resume() ──▶ goes on
+    cut answer ───── resume() ──▶ what was not heard, from its text ──▶ what was still to come, as a continuation
 
 The answer that goes on is a new one that begins with the text of the old: its first segment is the stored
 message, which becomes one complete text again. Pinned in tests/test_core_resume.py.
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from micdrop_agent._core import guards
 from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.generate import respond
+from micdrop_agent._core.pause import go_on
 from micdrop_agent.messages import is_blank
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ def resume(core: Core) -> Answer:
     guards.may_answer(core.agent, core.state, owned=core.owner is not None)
     core.check_thread("resume()")
     cut, home = core.current, core.home
+    if cut is not None and cut.paused:
+        core.drop_guess()
+        go_on(cut)
+        return cut
     if cut is None or home is None or not cut.pipe.cut:
         raise RuntimeError("resume() goes on with an answer that was cancelled; there is none")
     core.conversation.settle()
@@ -53,7 +59,7 @@ def resume(core: Core) -> Answer:
 
 
 def _work(core: Core, unheard: str, *, to_come: bool) -> Callable[[Turn], Awaitable[None]]:
-    async def go_on(turn: Turn) -> None:
+    async def rest(turn: Turn) -> None:
         if unheard:
             turn.write_nowait(unheard)  # no filter is there yet: it has passed them once
             await turn.drain()
@@ -63,4 +69,4 @@ def _work(core: Core, unheard: str, *, to_come: bool) -> Callable[[Turn], Awaita
             await respond(core, turn, hook=is_blank(said))
         turn.commit()
 
-    return go_on
+    return rest

@@ -9,6 +9,7 @@ the consumer has (invariant 5). The end is seen after the last piece, and a cut 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,13 @@ class SpokenPipe(Pipe):
     async def receive(self) -> str | None:
         """The next piece; ``None`` at the end, and after it was cut off."""
         while True:
-            if self._ready:
+            if self._ready and not self.paused:
                 self.read = True
                 await anyio.lowlevel.checkpoint()
-                # Another reader, or a cut, may have come first.
-                if self._ready:
-                    return self._hand_over()
+                # Another reader, a cut or a pause may have come first.
+                if not self._ready or self.paused:
+                    continue
+                return self._hand_over()
             chunk = await super().receive()
             if chunk is not None:
                 self._fed += len(chunk)
@@ -83,6 +85,22 @@ class SpokenPipe(Pipe):
             return heard
         return self._filter.original(heard_length(heard, "".join(self._said)))
 
+    def pause(self) -> None:
+        """As that of a pipe; pieces that nobody has taken come first afterwards."""
+        super().pause()
+        self.put_first = bool(self._ready)
+
+    def put_back(self, text: str) -> None:
+        """As that of a pipe, in the form for the voice: from the place in the pieces where ``text`` begins."""
+        said = "".join(self._said)
+        upto = self._told - len(text)
+        spoken = bisect_left(range(len(said)), upto, key=self._filter.original)
+        self._said, self._spoken, self._told = [said[:spoken]], spoken, upto
+        if said[spoken:]:
+            self._ready.appendleft(said[spoken:])
+            self.put_first = True
+        self.drained = False
+
     def _feed_counts(self, _characters: int) -> None:
         """What only the filter has taken counts when its piece is handed over."""
 
@@ -96,6 +114,7 @@ class SpokenPipe(Pipe):
 
     def _hand_over(self) -> str:
         piece = self._ready.popleft()
+        self.put_first = False
         self._said.append(piece)
         self._spoken += len(piece)
         self._tell(self._filter.original(self._spoken))

@@ -71,6 +71,8 @@ class AnswerTrace:
     cut_at: int | None = None
     """Length of the text that the caller heard, where the host said so."""
     stored: list[Item] = attrs.field(factory=_none_yet)
+    taken_apart: bool = False
+    """A pause gave back a part of what was received: its chunks are others from then on."""
     taken_back: int = 0
     """Characters that were spoken and do not count: the next child has started again (``after_partial="restart"``)."""
     received_when_stopped: int | None = None
@@ -246,8 +248,14 @@ class Probe:
             self._adopting = trace
 
     def _cancel(self, cancel: Callable[..., None]) -> Callable[..., None]:
-        def wrapped(heard: int | str | None = None) -> None:
+        def wrapped(heard: int | str | None = None, *, pause: bool = False) -> None:
             current = self.current
+            if pause:
+                cancel(heard, pause=True)
+                if heard is not None and current is not None and current.answer.paused:
+                    current.received[:] = [current.answer.text]  # the rest of it comes again
+                    current.taken_apart = True
+                return
             if current is not None and isinstance(heard, int):
                 current.cut_at = min(heard, len("".join(current.received)))
             cancel(heard)
@@ -279,6 +287,8 @@ class Probe:
             chunk: str | None = await receive()
             if chunk is None:
                 return None
+            if answer.paused:
+                self.trace.broken(1, f"the consumer of answer {trace.number} got {chunk!r} during a pause")
             if trace.silent:
                 self.trace.broken(1, f"the consumer of answer {trace.number} got {chunk!r} after cancel()")
             trace.received.append(chunk)

@@ -55,6 +55,21 @@ def _cancel(run: _Run) -> None:
         run.probe.trace.agent.cancel()
 
 
+def _pause(run: _Run) -> None:
+    """Half of what was received was heard; a moment later the answer goes on."""
+    agent, current = _open_agent(run), run.probe.current
+    if agent is None or current is None:
+        return
+    agent.cancel(heard=len("".join(current.received)) // 2, pause=True)
+
+    async def later() -> None:
+        await anyio.sleep(0.07)
+        if core_of(agent).state == "open" and current.answer.paused:
+            agent.resume()
+
+    core_of(agent).spawn(later, "the end of a pause")
+
+
 def _heard(run: _Run) -> None:
     agent, current = _open_agent(run), run.probe.current
     if agent is not None and current is not None:
@@ -135,6 +150,7 @@ def _stop_reading(run: _Run) -> None:
 INJECTIONS: Final[dict[str, Callable[[_Run], None]]] = {
     "cancel": _cancel,
     "cancel(heard)": _heard,
+    "pause": _pause,
     "answer": _answer,
     "aclose": _aclose,
     "close answer": _close,
