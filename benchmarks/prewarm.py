@@ -22,7 +22,7 @@ import anyio
 from _harness import LAST, Goals, Provider, Samples, arguments, messages, pin, quiet, run, tell
 
 from micdrop_agent import ChatAgent
-from micdrop_agent.transport import DirectTransport
+from micdrop_agent.transport.direct import DirectTransport
 
 if TYPE_CHECKING:
     from micdrop_agent import Agent, Answer

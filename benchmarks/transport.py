@@ -32,12 +32,14 @@ import openai
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from micdrop_agent.providers.responses.sse import SseReader
-from micdrop_agent.transport import ClientTransport, DirectTransport, SdkTransport
+from micdrop_agent.transport.client_transport import ClientTransport
+from micdrop_agent.transport.direct import DirectTransport
+from micdrop_agent.transport.sdk_transport import SdkTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.transport import Transport
+    from micdrop_agent.transport.base import Transport
 
 BODY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}).encode()
 HEADERS = {"authorization": "Bearer bench", "content-type": "application/json"}

@@ -30,9 +30,9 @@ from unittest import mock
 import anyio
 import attrs
 
-from micdrop_agent import transport
 from micdrop_agent.providers import http_agent
 from micdrop_agent.testing import ReceivedRequest, Reply, ScriptedProvider, call_tool, run_virtual, say
+from micdrop_agent.transport import choose
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
@@ -169,7 +169,7 @@ def _runner(block: Block, backend: Backend) -> Callable[..., Any]:
 
 
 async def _with_server(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-    real: Callable[..., Any] = transport.open_transport
+    real: Callable[..., Any] = choose.open_transport
     async with ScriptedProvider(script) as provider:
 
         def open_transport(base_url: str, **options: Any) -> Any:

@@ -13,8 +13,8 @@ import pytest
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, count_steps, fault, run_virtual, say
-from micdrop_agent.transport import DirectTransport
 from micdrop_agent.transport.connection import Connection, hang_up
+from micdrop_agent.transport.direct import DirectTransport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

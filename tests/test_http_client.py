@@ -12,13 +12,15 @@ import pytest
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.testing import ScriptedProvider, fault, say
-from micdrop_agent.transport import ClientTransport, SdkTransport, open_transport
+from micdrop_agent.transport.choose import open_transport
+from micdrop_agent.transport.client_transport import ClientTransport
+from micdrop_agent.transport.sdk_transport import SdkTransport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from micdrop_agent.testing import Exchange
-    from micdrop_agent.transport import Response, Transport
+    from micdrop_agent.transport.base import Response, Transport
 
 PATH = "/chat/completions"
 BODY = b'{"model": "m", "messages": []}'

@@ -20,14 +20,14 @@ from micdrop_agent.testing import (
     run_virtual,
     say,
 )
-from micdrop_agent.transport import DirectTransport
+from micdrop_agent.transport.direct import DirectTransport
 from micdrop_agent.transport.parser import ResponseParser
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from micdrop_agent.testing import Backend, Exchange
-    from micdrop_agent.transport import Response
+    from micdrop_agent.transport.base import Response
 
 PATH = "/chat/completions"
 each_backend = pytest.mark.parametrize("backend", BACKENDS)

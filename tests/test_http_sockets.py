@@ -16,7 +16,8 @@ from anyio.streams.tls import TLSListener
 
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.testing import ScriptedProvider, fault, say
-from micdrop_agent.transport import DirectTransport, tls
+from micdrop_agent.transport import tls
+from micdrop_agent.transport.direct import DirectTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from micdrop_agent.transport import ClientTransport, DirectTransport, open_transport
+from micdrop_agent.transport.choose import open_transport
+from micdrop_agent.transport.client_transport import ClientTransport
+from micdrop_agent.transport.direct import DirectTransport
 from micdrop_agent.transport.request_head import RequestHead
 from micdrop_agent.transport.url import BaseUrl, proxy_for
 

@@ -16,8 +16,9 @@ from micdrop_agent import Message, Tool, ToolCall, ToolResult
 from micdrop_agent.model.protocol import Request
 from micdrop_agent.providers.chat import chat_builder
 from micdrop_agent.providers.quirks import MISTRAL, OPENAI, TEMPLATE_FORM
-from micdrop_agent.providers.requests.body import BodyBuilder, check_settings
+from micdrop_agent.providers.requests.body import BodyBuilder
 from micdrop_agent.providers.requests.responses_dialect import ResponsesDialect
+from micdrop_agent.providers.settings import check_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,7 +29,8 @@ from micdrop_agent import (
 )
 from micdrop_agent.providers.kinds import KINDS
 from micdrop_agent.testing import run_virtual
-from micdrop_agent.transport import ClientTransport, DirectTransport
+from micdrop_agent.transport.client_transport import ClientTransport
+from micdrop_agent.transport.direct import DirectTransport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ from micdrop_agent.providers.responses.http_stream import (
     HttpStream,
 )
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, run_virtual
-from micdrop_agent.transport import Response
+from micdrop_agent.transport.base import Response
 from micdrop_agent.transport.decoding import SLICE_BYTES as UNPACKED_BYTES
 from micdrop_agent.transport.decoding import Decoder
 

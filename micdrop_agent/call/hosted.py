@@ -16,7 +16,7 @@ import anyio
 from micdrop_agent.call._pcm import PcmConverter, wav
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers.failures import status_error
-from micdrop_agent.transport import open_transport
+from micdrop_agent.transport.choose import open_transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anyio.abc import ObjectReceiveStream
 
     from micdrop_agent.call import Hearing, Voice
-    from micdrop_agent.transport import Response, Transport
+    from micdrop_agent.transport.base import Response, Transport
 
 __all__ = ["OpenaiSTT", "OpenaiTTS"]
 

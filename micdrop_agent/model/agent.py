@@ -29,7 +29,6 @@ from micdrop_agent.model.budget import TokenBudget
 from micdrop_agent.model.clock import TotalClock
 from micdrop_agent.model.context import with_context
 from micdrop_agent.model.options import ModelOptions
-from micdrop_agent.model.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -201,6 +200,8 @@ class ModelAgent(Agent):
             ProviderError: The provider failed and no retry helped.
             MaxStepsError: The model asked for tools to the end and said nothing.
         """
+        from micdrop_agent.model.step import Step
+
         core, options = self._core, self._core.options
         limit = options.timeouts.total
         total = TotalClock(math.inf if limit is None else turn.facts.clock() + limit)
@@ -241,6 +242,8 @@ class ModelAgent(Agent):
         """A call should not end in silence: one request without tools, if nothing was said."""
         if not is_blank(turn.ledger.text):
             return
+        from micdrop_agent.model.step import Step
+
         try:
             await Step(self._core, turn, (), total, first=False).run()
         except ProviderError as error:

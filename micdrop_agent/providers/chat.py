@@ -17,9 +17,6 @@ from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
 from micdrop_agent.providers.options import ChatOptions
 from micdrop_agent.providers.quirks import TEMPLATE_FORM, quirks_of
-from micdrop_agent.providers.requests.body import BodyBuilder
-from micdrop_agent.providers.requests.chat_dialect import ChatDialect
-from micdrop_agent.providers.responses.chat_stream import ChatTranslator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +27,9 @@ if TYPE_CHECKING:
     from micdrop_agent.providers.kinds import ProviderKind
     from micdrop_agent.providers.options import ChatDialectName, ChatKeywords, HttpKeywords
     from micdrop_agent.providers.quirks import ChatQuirks, SchemaForm
+    from micdrop_agent.providers.requests.body import BodyBuilder
     from micdrop_agent.providers.requests.tool_forms import ToolForm
+    from micdrop_agent.providers.responses.chat_stream import ChatTranslator
 
 __all__ = ["ChatAgent", "chat_builder"]
 
@@ -58,6 +57,8 @@ class ChatAgent(HttpAgent):
 
     kind: ClassVar[ProviderKind] = KINDS["chat"]
     options = ChatOptions
+
+    _needs = ("micdrop_agent.providers.requests.chat_dialect", "micdrop_agent.providers.responses.chat_stream")
 
     def __init__(self, **options: Unpack[ChatKeywords]) -> None:
         super().__init__(**cast("HttpKeywords", options))
@@ -92,7 +93,8 @@ class ChatAgent(HttpAgent):
         return chat_builder(quirks, self.model, self._attachments, self.settings)
 
     def _make_translator(self) -> ChatTranslator:
-        from micdrop_agent.text import ThinkFilter
+        from micdrop_agent.providers.responses.chat_stream import ChatTranslator
+        from micdrop_agent.text.think import ThinkFilter
 
         if self.think and self.quirks.starts_thinking:
             from micdrop_agent.providers.responses.thoughts import GuessedThoughts
@@ -112,6 +114,9 @@ def chat_builder(
     settings: Mapping[str, Any] | None = None,
 ) -> BodyBuilder:
     """What makes the bodies of requests to a server with these ``quirks``."""
+    from micdrop_agent.providers.requests.body import BodyBuilder
+    from micdrop_agent.providers.requests.chat_dialect import ChatDialect
+
     names = quirks.setting_names
     return BodyBuilder(
         model=model,

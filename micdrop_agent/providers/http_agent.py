@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
@@ -10,11 +12,9 @@ import attrs
 from micdrop_agent._core.options import read_options
 from micdrop_agent.model.agent import ModelAgent, ModelCore
 from micdrop_agent.providers.attachments import Attachments
-from micdrop_agent.providers.http_provider import HttpProvider
 from micdrop_agent.providers.keys import credential_of, find_key, has_credentials
 from micdrop_agent.providers.options import HttpOptions
-from micdrop_agent.transport import check_environment, check_server, open_transport
-from micdrop_agent.transport.request_head import Headers
+from micdrop_agent.transport.choose import check_environment, check_server, open_transport
 from micdrop_agent.transport.url import BaseUrl, shown_url
 
 if TYPE_CHECKING:
@@ -50,6 +50,16 @@ class HttpAgent(ModelAgent):
 
     takes_images: ClassVar[bool] = True
 
+    _needs: ClassVar[tuple[str, ...]] = (
+        "micdrop_agent.model.step",
+        "micdrop_agent.providers.http_provider",
+        "micdrop_agent.providers.requests.body",
+        "micdrop_agent.text.narration",
+        "micdrop_agent.text.think",
+        "micdrop_agent.transport.direct",
+    )
+    """Modules that its answers need. The first agent loads them, so that no caller waits for it."""
+
     kind: ClassVar[ProviderKind]
     """The provider's row in the table of kinds: its name, key variable, URL and path."""
 
@@ -69,6 +79,10 @@ class HttpAgent(ModelAgent):
             check_environment(self.base_url)
         self._key = self._find_key(given.api_key)
         self._secret = credential_of(given.client) if self._key is None else self._key
+        for module in (*HttpAgent._needs, *self._needs):
+            import_module(module)
+        if "asyncio" in sys.modules:
+            import_module("micdrop_agent.transport.loop_stream")  # Trio has no use for it
 
     def _make_core(self, options: Mapping[str, Any]) -> ModelCore:
         return ModelCore(self, self._read_options(options))
@@ -121,6 +135,9 @@ class HttpAgent(ModelAgent):
 
     def make_provider(self) -> Provider:
         """The translation for this agent's server."""
+        from micdrop_agent.providers.http_provider import HttpProvider
+        from micdrop_agent.transport.request_head import Headers
+
         return HttpProvider(
             name=self.provider_name,
             path=self._path(),

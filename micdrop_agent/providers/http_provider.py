@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.model.protocol import ProviderStream, Request
     from micdrop_agent.providers.responses.translator import Translator
-    from micdrop_agent.transport import Response, Transport
+    from micdrop_agent.transport.base import Response, Transport
 
 __all__ = ["Builder", "HttpProvider"]
 

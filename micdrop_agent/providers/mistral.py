@@ -38,6 +38,8 @@ class MistralAgent(HttpAgent):
 
     kind: ClassVar[ProviderKind] = KINDS["mistral"]
 
+    _needs = ("micdrop_agent.providers.requests.chat_dialect",)
+
     def _make_builder(self) -> BodyBuilder:
         return chat_builder(MISTRAL, self.model, self._attachments, self.settings)
 

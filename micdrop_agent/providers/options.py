@@ -15,14 +15,14 @@ import attrs
 from micdrop_agent.model.options import ModelKeywords, ModelOptions
 from micdrop_agent.options import check_flag, check_text
 from micdrop_agent.providers.quirks import ChatQuirks
-from micdrop_agent.providers.requests.body import check_settings
-from micdrop_agent.transport import check_client
+from micdrop_agent.providers.settings import check_settings
+from micdrop_agent.transport.choose import check_client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from micdrop_agent._core.options import Attribute
-    from micdrop_agent.transport import ConnectFn
+    from micdrop_agent.transport.base import ConnectFn
 
 __all__ = [
     "ChatDialectName",

@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.transport.client_transport import ClientTransport
-from micdrop_agent.transport.direct import DirectTransport
-from micdrop_agent.transport.sdk_transport import SdkTransport
 from micdrop_agent.transport.url import BaseUrl, proxy_for
 
 if TYPE_CHECKING:
@@ -46,10 +43,16 @@ def open_transport(
     """
     if client is not None:
         if _speaks_http(client):
+            from micdrop_agent.transport.client_transport import ClientTransport
+
             return ClientTransport(client, base_url, connect_timeout=connect_timeout)
+        from micdrop_agent.transport.sdk_transport import SdkTransport
+
         return SdkTransport(client, connect_timeout=connect_timeout)
     proxy = None if connect is not None else proxy_for(BaseUrl.parse(base_url))
     if proxy is None:
+        from micdrop_agent.transport.direct import DirectTransport
+
         return DirectTransport(base_url, connect=connect, connect_timeout=connect_timeout, keepalive=keepalive)
     return _through_proxy(base_url, proxy, connect_timeout, keepalive)
 
@@ -154,6 +157,7 @@ def _speaks_http(client: Any) -> bool:
 def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, keepalive: float) -> Transport:
     import httpx2
 
+    from micdrop_agent.transport.client_transport import ClientTransport
     from micdrop_agent.transport.tls import make_default_context
 
     _check_socks(proxy)

@@ -14,57 +14,26 @@ Invariants, pinned in tests/test_provider_tool_choice.py:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from micdrop_agent.options import check_text
-from micdrop_agent.providers.json_text import encode, is_dict, is_list
+from micdrop_agent.providers.json_text import encode
 from micdrop_agent.providers.requests.history import HistoryEncoder
 from micdrop_agent.providers.requests.tool_forms import declare, is_forced, name_of_declared, relaxed, stub
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from micdrop_agent.model.protocol import Request
     from micdrop_agent.providers.requests.history import Dialect, EncodedHistory
     from micdrop_agent.providers.requests.tool_forms import ToolForm
     from micdrop_agent.tools import Tool
 
-__all__ = ["BodyBuilder", "Tails", "check_settings"]
-
-_OWNED: Final = ("stream", "input", "messages", "contents", "system", "systemInstruction")
-"""Members that the agent makes itself: with others in their place no answer could be read."""
+__all__ = ["BodyBuilder", "Tails"]
 
 _NEED_TOOLS: Final = ("tool_choice", "parallel_tool_calls")
 """Settings that servers refuse in a request without tools, as the first one of a call is."""
-
-
-def check_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The user's ``settings``, copied.
-
-    Raises:
-        TypeError: They are not a mapping of names, or hold something that JSON cannot.
-        ValueError: They name a member that the agent owns; the message says which.
-    """
-    if settings is None:
-        return {}
-    if not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users are untyped
-        raise TypeError(f"settings must be a mapping of names to values, not {settings!r}")
-    copy = dict(settings)
-    for name, value in copy.items():
-        check_text("a name in settings", name, empty=False)
-        if name in _OWNED:
-            raise ValueError(f"settings must not hold {name!r}: the agent makes it itself")
-        try:
-            encode(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise TypeError(f"settings[{name!r}] cannot be held by JSON: {error}") from None
-    tools = copy.get("tools", [])
-    if not is_list(tools) or not all(is_dict(tool) for tool in tools):
-        raise TypeError(f"settings['tools'] must be a list of declarations, not {tools!r}")
-    return copy
 
 
 @attrs.frozen(eq=False)

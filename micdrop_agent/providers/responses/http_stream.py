@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from micdrop_agent.model.protocol import ProviderEvent
     from micdrop_agent.providers.responses.sse import SseEvent
     from micdrop_agent.providers.responses.translator import Translator
-    from micdrop_agent.transport import Response
+    from micdrop_agent.transport.base import Response
 
 __all__ = ["BodyReader", "HttpStream"]
 
