@@ -28,8 +28,8 @@ from micdrop_agent import (
 )
 from micdrop_agent.providers.quirks import OPENAI
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, run_virtual
-from micdrop_agent.testing._block_dialects import ClaudeDialect, GeminiDialect
-from micdrop_agent.testing._dialects import ChatDialect, ResponsesDialect, event
+from micdrop_agent.testing._block_writers import ClaudeWriter, GeminiWriter
+from micdrop_agent.testing._writers import ChatWriter, ResponsesWriter, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,9 +58,9 @@ def thought_of(kind: str, host: str) -> bytes:
     """What the server of a kind attaches to what follows."""
     mark = f"from {host}"
     if kind == "claude":
-        return ClaudeDialect().thought(mark, mark)
+        return ClaudeWriter().thought(mark, mark)
     if kind in {"openai_chat", "template"}:
-        return ChatDialect().raw({"reasoning": mark})
+        return ChatWriter().raw({"reasoning": mark})
     if kind == "openai_responses":
         item = {"type": "reasoning", "id": f"rs {host}", "summary": [], "encrypted_content": mark}
         return event({"type": "response.output_item.done", "output_index": 90, "item": item})
@@ -68,23 +68,23 @@ def thought_of(kind: str, host: str) -> bytes:
 
 
 def stream_of(kind: str, host: str, text: str, calls: Sequence[tuple[str, str]]) -> bytes:
-    dialect: Any = (
-        ResponsesDialect()
+    writer: Any = (
+        ResponsesWriter()
         if kind == "openai_responses"
-        else {"claude": ClaudeDialect, "gemini": GeminiDialect}.get(kind, ChatDialect)()
+        else {"claude": ClaudeWriter, "gemini": GeminiWriter}.get(kind, ChatWriter)()
     )
-    out: bytes = thought_of(kind, host) + (dialect.text(text) + dialect.text_done() if text else b"")
-    if isinstance(dialect, GeminiDialect):
+    out: bytes = thought_of(kind, host) + (writer.text(text) + writer.text_done() if text else b"")
+    if isinstance(writer, GeminiWriter):
         parts: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": {}}} for name, _ in calls]
         for part in parts[:1]:
             part["thoughtSignature"] = f"from {host}"
-        chunk: bytes = dialect.parts(parts) + dialect.done()
+        chunk: bytes = writer.parts(parts) + writer.done()
         return out + chunk
     for name, call_id in calls:
-        out += dialect.calls([(call_id, name, "{}")])
+        out += writer.calls([(call_id, name, "{}")])
     if not (text or calls):
-        out += dialect.text("Hm.")
-    end: bytes = dialect.done()
+        out += writer.text("Hm.")
+    end: bytes = writer.done()
     return out + end
 
 

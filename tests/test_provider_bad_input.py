@@ -19,7 +19,7 @@ from llmock_support import run
 
 from micdrop_agent import ChatAgent, FallbackAgent, MistralAgent, OpenaiAgent, ProviderError, Retry, Timeouts, tool
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, call_tool, fault, parts, run_virtual, say
-from micdrop_agent.testing._dialects import dialect_of
+from micdrop_agent.testing._writers import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -336,8 +336,8 @@ def look_up(what: str = "") -> str:
 
 def in_pieces(count: int) -> Reply:
     async def reply(exchange: Exchange) -> None:
-        dialect = dialect_of(exchange.request.path)
-        await exchange.send(dialect.call_begun("c1", "look_up", '{"what":"'))
+        writer = writer_of(exchange.request.path)
+        await exchange.send(writer.call_begun("c1", "look_up", '{"what":"'))
         piece = "x" * 2000
         responses = 'data: {"type":"response.function_call_arguments.delta","item_id":"fc_c1","output_index":0,"delta":"%s"}\n\n'
         chat = 'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"%s"}}]}}]}\n\n'

@@ -14,7 +14,7 @@ from micdrop_agent.model.protocol import CallReady, Finish, Usage
 from micdrop_agent.providers.responses.claude_stream import ClaudeTranslator
 from micdrop_agent.providers.responses.http_stream import BodyReader
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, parts, run_virtual, say
-from micdrop_agent.testing._block_dialects import ClaudeDialect
+from micdrop_agent.testing._block_writers import ClaudeWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,14 +127,12 @@ def test_parallel_calls_and_their_results_stand_in_one_message_each(backend: Bac
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_thoughts_are_not_spoken_and_go_back_signed_before_their_call(backend: Backend) -> None:
-    dialect = ClaudeDialect()
+    writer = ClaudeWriter()
     redacted = {"type": "redacted_thinking", "data": "AAAA"}
     stream = (
-        dialect.thought("I look.", "c2ln")
-        + dialect.block("redacted_thinking", data="AAAA")
-        + dialect.text("One moment.")
+        writer.thought("I look.", "c2ln") + writer.block("redacted_thinking", data="AAAA") + writer.text("One moment.")
     )
-    stream += dialect.calls([("toolu_1", "look", {})]) + dialect.done()
+    stream += writer.calls([("toolu_1", "look", {})]) + writer.done()
     budget = {"type": "enabled", "budget_tokens": 1024}
     requests, result, _ = talk(
         backend, [raw(stream), say("Fine."), say("Bye.")], tools=[LOOK], turns=2, settings={"thinking": budget}
@@ -253,8 +251,8 @@ def test_a_call_that_was_cut_is_not_run(backend: Backend) -> None:
 
 
 def test_a_response_without_its_end_is_cut() -> None:
-    dialect = ClaudeDialect()
-    _, result, _ = talk("asyncio", [raw(dialect.text("Hello."))])
+    writer = ClaudeWriter()
+    _, result, _ = talk("asyncio", [raw(writer.text("Hello."))])
     assert (result.status, result.error.kind) == ("failed", "truncated")
 
 
@@ -289,9 +287,9 @@ def test_an_answer_that_was_not_streamed_is_read_too() -> None:
 
 @given(size=st.integers(1, 400))
 def test_the_same_comes_out_however_the_bytes_are_cut(size: int) -> None:
-    dialect = ClaudeDialect()
-    stream = dialect.thought("Hm. 日本", "s") + dialect.text("Ålesund ") + dialect.text("日本.<|im_end|>")
-    stream += dialect.calls([("t1", "look", {"a": "日本"}), ("t2", "look", {})]) + dialect.done()
+    writer = ClaudeWriter()
+    stream = writer.thought("Hm. 日本", "s") + writer.text("Ålesund ") + writer.text("日本.<|im_end|>")
+    stream += writer.calls([("t1", "look", {"a": "日本"}), ("t2", "look", {})]) + writer.done()
     events = read([stream[at : at + size] for at in range(0, len(stream), size)])
     assert "".join(event for event in events if isinstance(event, str)) == "Ålesund 日本."
     calls = [(event.id, event.name, json.loads(event.arguments)) for event in events if isinstance(event, CallReady)]

@@ -14,7 +14,7 @@ from micdrop_agent.model.protocol import CallReady, Finish, Usage
 from micdrop_agent.providers.responses.gemini_stream import GeminiTranslator
 from micdrop_agent.providers.responses.http_stream import BodyReader
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, parts, run_virtual, say
-from micdrop_agent.testing._block_dialects import GeminiDialect
+from micdrop_agent.testing._block_writers import GeminiWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +95,8 @@ def test_a_request_has_what_the_api_asks_for(backend: Backend) -> None:
 
 
 def with_calls(*parts: dict[str, Any]) -> Reply:
-    dialect = GeminiDialect()
-    return raw(dialect.parts([{"text": "Hm.", "thought": True}]), dialect.parts(list(parts)), dialect.done())
+    writer = GeminiWriter()
+    return raw(writer.parts([{"text": "Hm.", "thought": True}]), writer.parts(list(parts)), writer.done())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -203,8 +203,8 @@ def test_a_wrong_key_is_told_by_the_reason_in_its_details() -> None:
     ],
 )
 def test_why_it_stopped(finish: str, kind: str | None) -> None:
-    dialect = GeminiDialect()
-    _, result = talk("asyncio", [raw(dialect.text("Hello."), dialect.parts([], finish))])
+    writer = GeminiWriter()
+    _, result = talk("asyncio", [raw(writer.text("Hello."), writer.parts([], finish))])
     assert getattr(result.error, "kind", None) == kind
 
 
@@ -216,14 +216,14 @@ def test_a_request_that_is_blocked_is_a_content_filter(backend: Backend) -> None
 
 
 def test_a_response_without_its_end_is_cut() -> None:
-    _, result = talk("asyncio", [raw(GeminiDialect().text("Hello."))])
+    _, result = talk("asyncio", [raw(GeminiWriter().text("Hello."))])
     assert (result.status, result.error.kind) == ("failed", "truncated")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_reason_with_every_chunk_is_no_end(backend: Backend) -> None:
-    dialect = GeminiDialect()
-    chunks = [dialect.parts([{"text": text}], "STOP") for text in ("Hello ", "there.")]
+    writer = GeminiWriter()
+    chunks = [writer.parts([{"text": text}], "STOP") for text in ("Hello ", "there.")]
     _, result = talk(backend, [raw(*chunks)])
     assert (result.text, result.status) == ("Hello there.", "completed")
 
@@ -240,9 +240,9 @@ def read(pieces: list[bytes]) -> list[Any]:
 
 @given(size=st.integers(1, 300))
 def test_the_same_comes_out_however_the_bytes_are_cut(size: int) -> None:
-    dialect = GeminiDialect()
-    stream = dialect.text("Ålesund ") + dialect.text("日本.<|im_end|>")
-    stream += dialect.calls([("f1", "look", {"a": "日本"}), ("", "default_api.look", {})]) + dialect.done()
+    writer = GeminiWriter()
+    stream = writer.text("Ålesund ") + writer.text("日本.<|im_end|>")
+    stream += writer.calls([("f1", "look", {"a": "日本"}), ("", "default_api.look", {})]) + writer.done()
     events = read([stream[at : at + size] for at in range(0, len(stream), size)])
     assert "".join(event for event in events if isinstance(event, str)) == "Ålesund 日本."
     calls = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, CallReady)]

@@ -1,7 +1,7 @@
 """The command ``micdrop-agent``: talk to an agent in a terminal or from a script, and look into calls.
 
-    arguments ──▶ parse ──▶ ChatOptions ─────▶ Session ──▶ Screen (text: stdout, all else: stderr)
-                      └───▶ DemoOptions, ShowOptions, DoctorOptions, CompletionOptions ──▶ stdout
+    arguments ──▶ parse ──▶ ChatArguments ─────▶ Session ──▶ Screen (text: stdout, all else: stderr)
+                      └───▶ DemoArguments, ShowArguments, DoctorArguments, CompletionArguments ──▶ stdout
 
 Exit codes: 0; 1 with one line on stderr when something failed; 2 on bad usage. A command loads only
 what it needs itself.
@@ -16,11 +16,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from micdrop_agent.cli._options import (
-    ChatOptions,
-    CompletionOptions,
-    DemoOptions,
-    DoctorOptions,
-    ShowOptions,
+    ChatArguments,
+    CompletionArguments,
+    DemoArguments,
+    DoctorArguments,
+    ShowArguments,
     UsageError,
     parse,
 )
@@ -29,7 +29,7 @@ from micdrop_agent.errors import MicdropError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from micdrop_agent.cli._options import Backend, Options
+    from micdrop_agent.cli._options import Arguments, Backend
 
 __all__ = ["main"]
 
@@ -63,32 +63,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(options: Options) -> int:
+def _run(options: Arguments) -> int:
     match options:
-        case ChatOptions():
+        case ChatArguments():
             from micdrop_agent.cli._session import chat
 
             return _in_loop(options.backend, chat, options)
-        case DemoOptions():
+        case DemoArguments():
             from micdrop_agent.cli._demo import failover
 
             return _in_loop(options.backend, _ended_by_ctrl_c(failover), options)
-        case ShowOptions():
+        case ShowArguments():
             from micdrop_agent.cli._show import show
 
             return _in_loop("asyncio", _ended_by_ctrl_c(show), options)
-        case DoctorOptions():
+        case DoctorArguments():
             from micdrop_agent.cli._doctor import doctor
 
             return _in_loop(options.backend, _ended_by_ctrl_c(doctor), options)
-        case CompletionOptions():
+        case CompletionArguments():
             from micdrop_agent.cli._completion import script
 
             print(script(options.shell))
             return 0
 
 
-def _in_loop(backend: Backend, command: Callable[..., Awaitable[int]], options: Options) -> int:
+def _in_loop(backend: Backend, command: Callable[..., Awaitable[int]], options: Arguments) -> int:
     from micdrop_agent._extras import install_command, installed
 
     if backend == "trio" and not installed("trio"):
@@ -105,7 +105,7 @@ def _ended_by_ctrl_c(command: Callable[..., Awaitable[int]]) -> Callable[..., Aw
     coroutine is then never awaited, and the user is warned of it. (A chat has its own use for Ctrl-C.)
     """
 
-    async def run(options: Options) -> int:
+    async def run(options: Arguments) -> int:
         import signal
 
         import anyio

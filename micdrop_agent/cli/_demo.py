@@ -27,7 +27,7 @@ from micdrop_agent.testing import ScriptedProvider, parts
 
 if TYPE_CHECKING:
     from micdrop_agent._core.answer import Answer
-    from micdrop_agent.cli._options import DemoOptions
+    from micdrop_agent.cli._options import DemoArguments
     from micdrop_agent.result import TraceEvent
     from micdrop_agent.testing import ReceivedRequest, Reply
     from micdrop_agent.testing._provider import Script
@@ -39,7 +39,7 @@ WHOLE: Final = "".join(PIECES)
 PROMPT: Final = "You answer the phone of a hotel. Be brief."
 
 
-async def failover(options: DemoOptions) -> int:
+async def failover(options: DemoArguments) -> int:
     """Ask one question and show what happens; returns the exit code.
 
     Raises:
@@ -68,7 +68,7 @@ async def failover(options: DemoOptions) -> int:
     return 0
 
 
-async def _watch(agent: FallbackAgent, options: DemoOptions, paint: Paint) -> None:
+async def _watch(agent: FallbackAgent, options: DemoArguments, paint: Paint) -> None:
     from micdrop_agent.cli._traces import Traces
 
     traces = None if options.trace is None else Traces(agent, options.trace)

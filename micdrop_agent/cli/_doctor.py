@@ -20,12 +20,12 @@ from micdrop_agent.cli._spec import AGENTS, KEYS, AgentSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from micdrop_agent.cli._options import DoctorOptions
+    from micdrop_agent.cli._options import DoctorArguments
 
 __all__ = ["doctor"]
 
 
-async def doctor(options: DoctorOptions) -> int:
+async def doctor(options: DoctorArguments) -> int:
     """Print what is found, as it is found; returns the exit code: 1 if no agent can answer.
 
     Raises:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SYSTEM_PROMPT",
+    "Arguments",
     "Backend",
-    "ChatOptions",
-    "CompletionOptions",
-    "DemoOptions",
-    "DoctorOptions",
-    "Options",
-    "ShowOptions",
+    "ChatArguments",
+    "CompletionArguments",
+    "DemoArguments",
+    "DoctorArguments",
+    "ShowArguments",
     "UsageError",
     "parse",
 ]
@@ -35,7 +35,7 @@ class UsageError(Exception):
 
 
 @attrs.frozen(kw_only=True)
-class ChatOptions:
+class ChatArguments:
     """The arguments of ``micdrop-agent chat``; each attribute is the option of that name."""
 
     agent: AgentSpec
@@ -53,7 +53,7 @@ class ChatOptions:
 
 
 @attrs.frozen(kw_only=True)
-class DemoOptions:
+class DemoArguments:
     """The arguments of ``micdrop-agent demo failover``."""
 
     fault: str
@@ -63,7 +63,7 @@ class DemoOptions:
 
 
 @attrs.frozen(kw_only=True)
-class ShowOptions:
+class ShowArguments:
     """The arguments of ``micdrop-agent show``."""
 
     store: Path
@@ -72,7 +72,7 @@ class ShowOptions:
 
 
 @attrs.frozen(kw_only=True)
-class DoctorOptions:
+class DoctorArguments:
     """The arguments of ``micdrop-agent doctor``."""
 
     agents: tuple[AgentSpec, ...] = ()
@@ -81,16 +81,16 @@ class DoctorOptions:
 
 
 @attrs.frozen(kw_only=True)
-class CompletionOptions:
+class CompletionArguments:
     """The arguments of ``micdrop-agent completion``."""
 
     shell: Literal["bash", "zsh", "fish"]
 
 
-Options: TypeAlias = ChatOptions | DemoOptions | ShowOptions | DoctorOptions | CompletionOptions
+Arguments: TypeAlias = ChatArguments | DemoArguments | ShowArguments | DoctorArguments | CompletionArguments
 
 
-def parse(arguments: Sequence[str] | None) -> Options:
+def parse(arguments: Sequence[str] | None) -> Arguments:
     """The options in ``arguments`` (``None``: those of the process).
 
     Raises:
@@ -107,30 +107,30 @@ def parse(arguments: Sequence[str] | None) -> Options:
         used.error(str(error))
 
 
-def _made(command: str, found: dict[str, Any]) -> Options:
+def _made(command: str, found: dict[str, Any]) -> Arguments:
     match command:
         case "chat":
             return _chat(found)
         case "demo":
             found.pop("demo")
-            return DemoOptions(**found)
+            return DemoArguments(**found)
         case "show":
-            return ShowOptions(**found)
+            return ShowArguments(**found)
         case "doctor":
             found["agents"] = tuple(found["agents"])
             for agent in found["agents"]:
                 _check(agent)
-            return DoctorOptions(**found)
+            return DoctorArguments(**found)
         case _:
-            return CompletionOptions(**found)
+            return CompletionArguments(**found)
 
 
-def _chat(found: dict[str, Any]) -> ChatOptions:
+def _chat(found: dict[str, Any]) -> ChatArguments:
     found["agent"] = _merged(found["agent"], found.pop("model"), found.pop("base_url"), found.pop("api_key_env"))
     found["fallback"] = tuple(found["fallback"])
     # Bytes of the command line that are no text came in as lone surrogates, which no JSON can carry.
     found["say"] = tuple(text.encode(errors="replace").decode() for text in found["say"])
-    options = ChatOptions(**found)
+    options = ChatArguments(**found)
     for agent in (options.agent, *options.fallback):
         _check(agent)
     problem = _problem(options)
@@ -162,7 +162,7 @@ def _check(agent: AgentSpec) -> None:
         raise UsageError(problem)
 
 
-def _problem(options: ChatOptions) -> str | None:
+def _problem(options: ChatArguments) -> str | None:
     """What does not fit together, if anything."""
     if any(not text.strip() for text in options.say):
         return "--say needs a text"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.answer import Answer
     from micdrop_agent.cli._kept import Kept
-    from micdrop_agent.cli._options import ChatOptions
+    from micdrop_agent.cli._options import ChatArguments
     from micdrop_agent.messages import Item
 
 __all__ = ["chat"]
@@ -46,7 +46,7 @@ SAVE_TIMEOUT: Final = 5.0
 """Seconds that saving may hold up the end of a chat that was interrupted."""
 
 
-async def chat(options: ChatOptions) -> int:
+async def chat(options: ChatArguments) -> int:
     """Run the whole chat; returns the exit code.
 
     Raises:
@@ -79,7 +79,7 @@ async def chat(options: ChatOptions) -> int:
         return await Session(agent, options, screen, kept, person=person).run()
 
 
-def _prompt(options: ChatOptions, before: Sequence[Item]) -> str:
+def _prompt(options: ChatArguments, before: Sequence[Item]) -> str:
     """What the user says now, else what the call began with, else our own."""
     from micdrop_agent.cli._transcript import prompt_of
 
@@ -106,7 +106,9 @@ class Session:
         person: Somebody sits at the terminal.
     """
 
-    def __init__(self, agent: Agent, options: ChatOptions, screen: Screen, kept: Kept | None, *, person: bool) -> None:
+    def __init__(
+        self, agent: Agent, options: ChatArguments, screen: Screen, kept: Kept | None, *, person: bool
+    ) -> None:
         self._agent = agent
         self._options = options
         self._screen = screen

@@ -19,7 +19,7 @@ from micdrop_agent.store import SqliteStore, UnknownCallError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from micdrop_agent.cli._options import ShowOptions
+    from micdrop_agent.cli._options import ShowArguments
     from micdrop_agent.messages import Item
     from micdrop_agent.store import CallInfo
 
@@ -30,7 +30,7 @@ NAME_WIDTH: Final = 8
 LEAST_WIDTH: Final = 40
 
 
-async def show(options: ShowOptions) -> int:
+async def show(options: ShowArguments) -> int:
     """Print a call, or the list of all; returns the exit code.
 
     Raises:
@@ -64,7 +64,7 @@ def _as_json(calls: Sequence[CallInfo]) -> str:
     )
 
 
-def _as_table(calls: Sequence[CallInfo], options: ShowOptions) -> str:
+def _as_table(calls: Sequence[CallInfo], options: ShowArguments) -> str:
     if not calls:
         return f"{options.store} has no calls"
     width = max(len("call"), *(len(call.call_id) for call in calls))
@@ -75,7 +75,7 @@ def _as_table(calls: Sequence[CallInfo], options: ShowOptions) -> str:
     return "\n".join(lines)
 
 
-def _unknown(options: ShowOptions, calls: Sequence[CallInfo]) -> str:
+def _unknown(options: ShowArguments, calls: Sequence[CallInfo]) -> str:
     close = difflib.get_close_matches(str(options.call), [call.call_id for call in calls], n=1)
     file = shlex.quote(str(options.store))
     hint = f"did you mean {close[0]!r}?" if close else f"micdrop-agent show {file} lists those that it has"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from micdrop_agent.messages import Item
     from micdrop_agent.model.options import ModelKeywords
     from micdrop_agent.model.protocol import Provider
-    from micdrop_agent.model.step import Response
+    from micdrop_agent.model.step import StepResult
 
 __all__ = ["ModelAgent", "ModelCore"]
 
@@ -224,7 +224,7 @@ class ModelAgent(Agent):
                 raise MaxStepsError(options.max_steps, provider=core.provider.name)
             empties = self._count_empty(response, empties)
 
-    def _count_empty(self, response: Response, empties: int) -> int:
+    def _count_empty(self, response: StepResult, empties: int) -> int:
         """An empty response is asked again once, if retries are on at all."""
         provider = self._core.provider.name
         if empties or not self._core.options.retrying.max_retries or response.finish == "length":

@@ -31,7 +31,7 @@ from micdrop_agent.model.protocol import (
     TextDone,
     Usage,
 )
-from micdrop_agent.model.response import Response
+from micdrop_agent.model.step_result import StepResult
 from micdrop_agent.options import CLOSE_TIMEOUT
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from micdrop_agent.text.written import WrittenCall
     from micdrop_agent.tools import Tool
 
-__all__ = ["Response", "Step"]
+__all__ = ["Step", "StepResult"]
 
 AFTER_FINISH: Final = 0.05
 """Seconds for the usage that a server sends after the reason why it finished. The answer does not wait for more."""
@@ -102,7 +102,7 @@ class Step:
         """Calls of this response that came as text."""
         self._tasks: TaskGroup | None = None
 
-    async def run(self) -> Response:
+    async def run(self) -> StepResult:
         """Send the request, and again while that makes sense.
 
         Raises:
@@ -111,7 +111,7 @@ class Step:
         retries = 0
         shortened = False
         while True:
-            response = Response()
+            response = StepResult()
             try:
                 await self._attempt(response)
             except ProviderError as error:
@@ -130,10 +130,10 @@ class Step:
             else:
                 return response
 
-    def _shorten(self, error: ProviderError, response: Response) -> bool:
+    def _shorten(self, error: ProviderError, response: StepResult) -> bool:
         return error.kind == "context_length" and not response.said and self.core.shorten_requests(self.turn)
 
-    async def _before_retry(self, retries: int, error: ProviderError, response: Response) -> None:
+    async def _before_retry(self, retries: int, error: ProviderError, response: StepResult) -> None:
         """Wait before retry number ``retries``; raises ``error`` if there is none."""
         wait = None if response.said else self._wait_before(retries, error)
         if wait is None:
@@ -185,7 +185,7 @@ class Step:
 
     # -- one request
 
-    async def _attempt(self, response: Response) -> None:
+    async def _attempt(self, response: StepResult) -> None:
         core, turn = self.core, self.turn
         turn.facts.requests += 1
         turn.ran_tool = False
@@ -223,7 +223,7 @@ class Step:
             await self._run_written(response)
         self._complete(response)
 
-    async def _run_written(self, response: Response) -> None:
+    async def _run_written(self, response: StepResult) -> None:
         """End the text of a response, and run the calls in it that came as text (D18)."""
         if response.finish == "content_filter":
             return
@@ -237,7 +237,7 @@ class Step:
         if scope.cancelled_caught:
             raise self._took_too_long()
 
-    async def _timed(self, request: Request, response: Response) -> None:
+    async def _timed(self, request: Request, response: StepResult) -> None:
         facts, number = self.turn.facts, self.turn.facts.requests
         failed: str | None = None
         with self._clock.scope as scope:
@@ -288,7 +288,7 @@ class Step:
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await stream.aclose()
 
-    async def _read(self, stream: ProviderStream, response: Response) -> None:
+    async def _read(self, stream: ProviderStream, response: StepResult) -> None:
         between = self.core.options.timeouts.between_chunks
         while True:
             events = await stream.receive()
@@ -323,7 +323,7 @@ class Step:
         if tasks is not None:
             tasks.cancel_scope.deadline = self.total.ends_at
 
-    async def _take(self, events: Sequence[ProviderEvent], response: Response) -> bool:
+    async def _take(self, events: Sequence[ProviderEvent], response: StepResult) -> bool:
         """Handle what came in one read; whether any of it was useful."""
         useful = False
         for event in events:
@@ -343,14 +343,14 @@ class Step:
 
     # -- its events
 
-    def _text(self, text: str, response: Response) -> None:
+    def _text(self, text: str, response: StepResult) -> None:
         if response.muted:
             return
         if self._narration is not None:
             text = self._narration.feed(text)
         self.turn.write_nowait(text)
 
-    async def _other(self, event: ProviderEvent, response: Response) -> bool:
+    async def _other(self, event: ProviderEvent, response: StepResult) -> bool:
         """Handle what is no plain text; whether it moves the clock."""
         if isinstance(event, Progress):
             return True
@@ -375,7 +375,7 @@ class Step:
             self.turn.add_finish(event.reason)
         return False
 
-    def _end_text(self, response: Response) -> None:
+    def _end_text(self, response: StepResult) -> None:
         """A stretch of text is complete: hand over what was held back, and store it."""
         narration = self._narration
         if narration is not None:
@@ -390,7 +390,7 @@ class Step:
             self._narration = self._new_narration()
         self.turn.commit({"refusal": True} if response.refused else None)
 
-    async def _call(self, event: CallReady, response: Response) -> None:
+    async def _call(self, event: CallReady, response: StepResult) -> None:
         await self._adopted()
         if not self.tools:
             return  # none was offered: the last request of a turn wants words
@@ -430,7 +430,7 @@ class Step:
 
         return NarrationFilter({tool.name: tool.loose_parameters for tool in self.tools})
 
-    def _complete(self, response: Response) -> None:
+    def _complete(self, response: StepResult) -> None:
         if response.finish == "content_filter":  # before the commit: the text was cut
             raise ProviderError(
                 f"{self.provider.name} stopped its response with its content filter",

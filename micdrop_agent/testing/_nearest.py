@@ -6,7 +6,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.testing._json import entries, members
+from micdrop_agent.providers.json_text import as_dict, as_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,16 +66,16 @@ def _distance(one: RequestSeen, other: RequestSeen) -> tuple[int, int]:
 
 def _last(request: RequestSeen) -> Any:
     """The last message of a request to a model."""
-    body = members(request.json)
+    body = as_dict(request.json)
     messages: Any = body.get("messages", body.get("input", body.get("contents")))
-    return entries(messages)[-1] if entries(messages) else messages
+    return as_list(messages)[-1] if as_list(messages) else messages
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """The strings and numbers of a JSON value, each with the names above it."""
-    for name, inner in members(value).items():
+    for name, inner in as_dict(value).items():
         yield from _leaves(inner, f"{place}.{name}")
-    for inner in entries(value):
+    for inner in as_list(value):
         yield from _leaves(inner, place)
     if not isinstance(value, dict | list):
         yield place, str(value)

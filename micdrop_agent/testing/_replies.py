@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import anyio
 
-from micdrop_agent.testing._dialects import dialect_of, may_call
+from micdrop_agent.testing._writers import may_call, writer_of
 
 if TYPE_CHECKING:
-    from micdrop_agent.testing._dialects import Dialect
     from micdrop_agent.testing._provider import Exchange, Reply
+    from micdrop_agent.testing._writers import ReplyWriter
 
 Part: TypeAlias = Mapping[str, Any]
 """One part of a reply, such as ``{"text": ["a", "b"]}``; ``parts()`` lists them all."""
@@ -101,7 +101,7 @@ def parts(script: Sequence[Part]) -> Reply:
             raise ValueError(f"unknown part of a reply: {part!r}")
 
     async def reply(exchange: Exchange) -> None:
-        player = _Player(exchange, dialect_of(exchange.request.path))
+        player = _Player(exchange, writer_of(exchange.request.path))
         if not await player.play(script):
             await player.finish()
 
@@ -111,9 +111,9 @@ def parts(script: Sequence[Part]) -> Reply:
 class _Player:
     """Plays the parts of one reply."""
 
-    def __init__(self, exchange: Exchange, dialect: Dialect) -> None:
+    def __init__(self, exchange: Exchange, writer: ReplyWriter) -> None:
         self.exchange = exchange
-        self.dialect = dialect
+        self.writer = writer
         self._held = b""
         self._reason: str | None = None
 
@@ -134,28 +134,28 @@ class _Player:
             await self.exchange.send(data)
 
     async def finish(self) -> None:
-        await self._send(self.dialect.done(self._reason))
+        await self._send(self.writer.done(self._reason))
         await self.exchange.end()
 
     async def _text(self, part: Part) -> None:
         for chunk in part["text"]:
-            await self._send(self.dialect.text(chunk), part)
+            await self._send(self.writer.text(chunk), part)
 
     async def _tool(self, part: Part) -> None:
         arguments = part.get("arguments", json.dumps(part.get("args", {}), ensure_ascii=False))
-        await self._send(self.dialect.calls([(part.get("id", "c1"), part["tool"], arguments)]), part)
+        await self._send(self.writer.calls([(part.get("id", "c1"), part["tool"], arguments)]), part)
 
     async def _tool_begun(self, part: Part) -> None:
-        await self._send(self.dialect.call_begun("c1", part["tool_begun"], '{"a":'), part)
+        await self._send(self.writer.call_begun("c1", part["tool_begun"], '{"a":'), part)
 
     async def _raw_delta(self, part: Part) -> None:
-        await self._send(self.dialect.raw(part["raw_delta"], part.get("finish")), part)
+        await self._send(self.writer.raw(part["raw_delta"], part.get("finish")), part)
 
     async def _finish(self, part: Part) -> None:
         self._reason = part["finish"]
 
     async def _error(self, part: Part) -> bool:
-        await self._send(self.dialect.error(part["error"]))
+        await self._send(self.writer.error(part["error"]))
         await self.exchange.end()
         return True
 

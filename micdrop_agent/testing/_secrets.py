@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, quote_plus, unquote_plus
 
-from micdrop_agent.testing._json import entries, members
+from micdrop_agent.providers.json_text import as_dict, as_list
 from micdrop_agent.testing._tape import RequestSeen
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _strings(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield place, value
         return
-    for name, inner in members(value).items():
+    for name, inner in as_dict(value).items():
         yield from _strings(inner, f"{place}.{name}")
-    for inner in entries(value):
+    for inner in as_list(value):
         yield from _strings(inner, place)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from micdrop_agent.testing._dialects import dialect_of
+from micdrop_agent.testing._writers import writer_of
 from vector_ops import UnknownOperationError
 
 if TYPE_CHECKING:
     from micdrop_agent.testing import Exchange, ReceivedRequest, Reply
-    from micdrop_agent.testing._dialects import Dialect
+    from micdrop_agent.testing._writers import ReplyWriter
     from vector_ops import Op, Trace
 
 
@@ -41,7 +41,7 @@ class _Player:
     def __init__(self, exchange: Exchange, trace: Trace) -> None:
         self.exchange = exchange
         self.trace = trace
-        self.dialect: Dialect = dialect_of(exchange.request.path)
+        self.writer: ReplyWriter = writer_of(exchange.request.path)
 
     async def play(self, op: Op) -> bool:
         """Play one op; true if it was the last of the response."""
@@ -61,19 +61,19 @@ class _Player:
         return True
 
     async def _done(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.done())
+        await self.exchange.send(self.writer.done())
         await self.exchange.end()
 
     async def _failed(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.failed(op.get("message", "scripted failure")))
+        await self.exchange.send(self.writer.failed(op.get("message", "scripted failure")))
         await self.exchange.end()
 
     async def _incomplete(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.incomplete(op.get("reason", "max_output_tokens")))
+        await self.exchange.send(self.writer.incomplete(op.get("reason", "max_output_tokens")))
         await self.exchange.end()
 
     async def _error_event(self, op: Op) -> None:
-        await self.exchange.send(self.dialect.error(op.get("message", "scripted failure")))
+        await self.exchange.send(self.writer.error(op.get("message", "scripted failure")))
         await self.exchange.end()
 
     async def _eof(self, op: Op) -> None:
@@ -91,20 +91,20 @@ class _Player:
         await self.exchange.until_closed()
 
     def _data(self, name: str, op: Op) -> bytes | None:
-        dialect = self.dialect
+        writer = self.writer
         match name:
             case "delta":
-                return dialect.text(op["text"])
+                return writer.text(op["text"])
             case "text_done":
-                return dialect.text_done()
+                return writer.text_done()
             case "tool_call":
-                return dialect.calls([_call(op)], op.get("content"))
+                return writer.calls([_call(op)], op.get("content"))
             case "tool_calls":
-                return dialect.calls([_call(call) for call in op["calls"]], op.get("content"))
+                return writer.calls([_call(call) for call in op["calls"]], op.get("content"))
             case "chunk":
-                return dialect.raw(op["delta"], op.get("finish"))
+                return writer.raw(op["delta"], op.get("finish"))
             case "refusal":
-                return dialect.refusal(op["text"])
+                return writer.refusal(op["text"])
         return None
 
     async def _http_error(self, op: Op) -> None:

@@ -11,11 +11,11 @@ from micdrop_agent._core.tool_run import ToolsOutcome
 if TYPE_CHECKING:
     from micdrop_agent.model.protocol import FinishReason, Usage
 
-__all__ = ["Response"]
+__all__ = ["StepResult"]
 
 
 @attrs.define(eq=False)
-class Response:
+class StepResult:
     """What one response brought."""
 
     said: bool = False

@@ -6,51 +6,52 @@ Pure: each method returns the bytes to send next, and an object lives for one re
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 
-class Dialect(Protocol):
-    """One response in the making."""
+class ReplyWriter(ABC):
+    """One response in the making; what most servers have in common is written here."""
 
+    @abstractmethod
     def text(self, text: str) -> bytes:
         """A piece of the answer's text."""
-        ...
 
-    def text_done(self) -> bytes:
-        """The text of the present output message is complete."""
-        ...
-
+    @abstractmethod
     def calls(self, calls: list[tuple[str, str, Any]], content: str | None = None) -> bytes:
         """Complete tool calls (id, name, arguments), sent together."""
-        ...
+
+    @abstractmethod
+    def error(self, message: str) -> bytes:
+        """An error inside the stream."""
+
+    @abstractmethod
+    def done(self, finish: str | None = None) -> bytes:
+        """The proper end."""
+
+    def text_done(self) -> bytes:
+        """The text of the present output message is complete, where the server says so."""
+        return b""
 
     def call_begun(self, call_id: str, name: str, arguments: str) -> bytes:
         """The beginning of a tool call that never gets complete."""
-        ...
+        raise ValueError(f"this server sends no beginning of a call ({call_id}, {name}, {arguments})")
 
     def refusal(self, text: str) -> bytes:
-        """A refusal."""
-        ...
+        """A refusal; plain words where the server has no other."""
+        return self.text(text)
 
     def raw(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         """A delta as it is."""
-        ...
-
-    def error(self, message: str) -> bytes:
-        """An error inside the stream."""
-        ...
+        raise ValueError(f"this server has no raw delta ({delta!r}, {finish!r})")
 
     def failed(self, message: str) -> bytes:
-        """The response failed."""
-        ...
+        """The response failed; an error where the server makes no difference."""
+        return self.error(message)
 
     def incomplete(self, reason: str) -> bytes:
         """The response ends early for ``reason``."""
-        ...
-
-    def done(self, finish: str | None = None) -> bytes:
-        """The proper end."""
-        ...
+        return self.done("length" if reason == "max_output_tokens" else reason)
 
 
 def event(data: Any, name: str | None = None) -> bytes:
@@ -59,7 +60,7 @@ def event(data: Any, name: str | None = None) -> bytes:
     return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-class ChatDialect:
+class ChatWriter(ReplyWriter):
     """Chat Completions chunks, as OpenAI, Mistral and the many compatible servers write them."""
 
     def __init__(self) -> None:
@@ -78,10 +79,6 @@ class ChatDialect:
     def text(self, text: str) -> bytes:
         """A chunk with content."""
         return self.raw({"content": text})
-
-    def text_done(self) -> bytes:
-        """Nothing: this dialect does not say so."""
-        return b""
 
     def calls(self, calls: list[tuple[str, str, Any]], content: str | None = None) -> bytes:
         """One chunk with all calls, as Mistral sends them."""
@@ -108,21 +105,13 @@ class ChatDialect:
         """An error object in the place of a chunk."""
         return event({"error": {"message": message, "type": "server_error", "code": 500}})
 
-    def failed(self, message: str) -> bytes:
-        """The same as an error."""
-        return self.error(message)
-
-    def incomplete(self, reason: str) -> bytes:
-        """A chunk with only the finish reason, and the end."""
-        return self.done("length" if reason == "max_output_tokens" else reason)
-
     def done(self, finish: str | None = None) -> bytes:
         """The finish reason, unless it was sent, and ``[DONE]``."""
         last = b"" if self._finished else self.raw({}, finish or ("tool_calls" if self._calls else "stop"))
         return last + b"data: [DONE]\n\n"
 
 
-class ResponsesDialect:
+class ResponsesWriter(ReplyWriter):
     """Events of the Responses API."""
 
     def __init__(self) -> None:
@@ -243,10 +232,6 @@ class ResponsesDialect:
             self._index += 1
         return out
 
-    def raw(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        """Refused: this dialect has no deltas of that form."""
-        raise ValueError(f"the Responses API has no raw delta ({delta!r}, {finish!r})")
-
     def error(self, message: str) -> bytes:
         """An error event."""
         return self._begin() + self._say("error", message=message, code="server_error", param=None)
@@ -275,16 +260,16 @@ class ResponsesDialect:
         return head + self._say("response.completed", response={"id": "resp_1", "status": "completed", "output": []})
 
 
-def dialect_of(path: str) -> Dialect:
+def writer_of(path: str) -> ReplyWriter:
     """The dialect that an endpoint speaks, by its path."""
     end = path.partition("?")[0]
     if end.endswith("/responses"):
-        return ResponsesDialect()
+        return ResponsesWriter()
     if end.endswith(("/messages", ":streamGenerateContent")):
-        from micdrop_agent.testing._block_dialects import ClaudeDialect, GeminiDialect
+        from micdrop_agent.testing._block_writers import ClaudeWriter, GeminiWriter
 
-        return ClaudeDialect() if end.endswith("/messages") else GeminiDialect()
-    return ChatDialect()
+        return ClaudeWriter() if end.endswith("/messages") else GeminiWriter()
+    return ChatWriter()
 
 
 def may_call(body: dict[str, Any]) -> bool:

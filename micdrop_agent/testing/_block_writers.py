@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from micdrop_agent.testing._dialects import event
+from micdrop_agent.testing._writers import ReplyWriter, event
 
-__all__ = ["ClaudeDialect", "GeminiDialect"]
+__all__ = ["ClaudeWriter", "GeminiWriter"]
 
 _CLAUDES: Final = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _GEMINIS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
 
 
-class ClaudeDialect:
+class ClaudeWriter(ReplyWriter):
     """Events of Anthropic's Messages API."""
 
     def __init__(self) -> None:
@@ -79,25 +79,9 @@ class ClaudeDialect:
         head = self.block("tool_use", id=call_id, name=name, input={})
         return head + self._delta("input_json_delta", partial_json=arguments)
 
-    def refusal(self, text: str) -> bytes:
-        """Plain words: this API has no other."""
-        return self.text(text)
-
-    def raw(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        """Refused: this dialect has no deltas of that form."""
-        raise ValueError(f"the Messages API has no raw delta ({delta!r}, {finish!r})")
-
     def error(self, message: str) -> bytes:
         """An error event."""
         return self._say("error", error={"type": "api_error", "message": message})
-
-    def failed(self, message: str) -> bytes:
-        """The same as an error."""
-        return self.error(message)
-
-    def incomplete(self, reason: str) -> bytes:
-        """The end, with its reason."""
-        return self.done("length" if reason == "max_output_tokens" else reason)
 
     def done(self, finish: str | None = None) -> bytes:
         """The end of the last block, the reason, and ``message_stop``."""
@@ -107,7 +91,7 @@ class ClaudeDialect:
         return head + self._say("message_delta", delta=delta, usage={"output_tokens": 7}) + self._say("message_stop")
 
 
-class GeminiDialect:
+class GeminiWriter(ReplyWriter):
     """Chunks of Gemini's ``streamGenerateContent``."""
 
     def __init__(self) -> None:
@@ -126,10 +110,6 @@ class GeminiDialect:
         """A chunk with text."""
         return self.parts([{"text": text}])
 
-    def text_done(self) -> bytes:
-        """Nothing: this dialect does not say so."""
-        return b""
-
     def calls(self, calls: list[tuple[str, str, Any]], content: str | None = None) -> bytes:
         """One chunk with all calls."""
         parts: list[dict[str, Any]] = [{"text": content}] if content else []
@@ -138,14 +118,6 @@ class GeminiDialect:
             parts.append({"functionCall": {"id": call_id, "name": name, "args": value}})
         return self.parts(parts)
 
-    def call_begun(self, call_id: str, name: str, arguments: str) -> bytes:
-        """Refused: here a call is complete or not there."""
-        raise ValueError(f"Gemini sends no beginning of a call ({call_id}, {name}, {arguments})")
-
-    def refusal(self, text: str) -> bytes:
-        """Plain words: this API has no other."""
-        return self.text(text)
-
     def raw(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         """A chunk with ``delta`` as its only part."""
         return self.parts([delta], finish)
@@ -153,14 +125,6 @@ class GeminiDialect:
     def error(self, message: str) -> bytes:
         """An error object in the place of a chunk."""
         return event({"error": {"code": 500, "message": message, "status": "INTERNAL"}})
-
-    def failed(self, message: str) -> bytes:
-        """The same as an error."""
-        return self.error(message)
-
-    def incomplete(self, reason: str) -> bytes:
-        """The end, with its reason."""
-        return self.done("length" if reason == "max_output_tokens" else reason)
 
     def done(self, finish: str | None = None) -> bytes:
         """A last chunk with the finish reason, unless it was sent."""
