@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from micdrop_agent._strict_json import is_dict, is_list
 from micdrop_agent.errors import ToolInputError
 from micdrop_agent.tools import Tool, dump_output, tool
-from micdrop_agent.tools._json import is_list, is_object
 
 
 class Unit(enum.Enum):
@@ -389,7 +389,7 @@ def dump_again(found: Any) -> Any:
 
 def without_absent(found: Any) -> Any:
     """Without the nulls that stand for what was left out."""
-    if is_object(found):
+    if is_dict(found):
         return {key: without_absent(each) for key, each in found.items() if each is not None}
     return [without_absent(each) for each in found] if is_list(found) else found
 

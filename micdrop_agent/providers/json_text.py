@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, cast
+
+from micdrop_agent._strict_json import finite, is_dict, is_list, no_constant
 
 __all__ = [
     "arguments_object",
@@ -105,16 +106,6 @@ def whole_letters(text: str) -> str:
     return text
 
 
-def is_dict(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether ``value`` is a JSON object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether ``value`` is a JSON array."""
-    return isinstance(value, list)
-
-
 def as_dict(value: object) -> dict[str, Any]:
     """``value`` if it is a JSON object, else an empty one."""
     return value if is_dict(value) else {}
@@ -132,23 +123,12 @@ def arguments_object(text: str) -> dict[str, Any] | None:
     servers that get it back.
     """
     try:
-        value: object = json.loads(text, parse_constant=_no_json, parse_float=_finite)
+        value: object = json.loads(text, parse_constant=no_constant, parse_float=finite)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if is_dict(value) else None
-
-
-def _no_json(name: str) -> object:
-    raise ValueError(name)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(text)
-    return number
 
 
 _QUALIFIED: Final = re.compile(r"(?:functions|default_api)[.:]([\w-]+)(?::\d+)?", re.ASCII)

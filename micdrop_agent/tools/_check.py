@@ -11,7 +11,8 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.tools._json import describe, is_list, is_object, quote, shorten
+from micdrop_agent._strict_json import is_dict, is_list, shorten
+from micdrop_agent.tools._json import describe, quote
 from micdrop_agent.tools._limits import list_limits, scalar_limits
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def accepts(schema: Any, value: Any, defs: Mapping[str, Any] | None = None) -> b
 
 def is_free_form(schema: Any) -> bool:
     """Whether ``schema`` allows keys or values that it does not name."""
-    if schema is True or not is_object(schema):
+    if schema is True or not is_dict(schema):
         return schema is not False
     if not _FREE_FORM_EXCEPT & set(schema):
         return True
@@ -89,7 +90,7 @@ class _Checker:
 
     def visit(self, schema: Any, value: Any, path: str) -> Any:
         """Check ``value`` and return it as the schema means it."""
-        if not is_object(schema):
+        if not is_dict(schema):
             if schema is False:
                 self._add(path, "not allowed")
             return value
@@ -103,7 +104,7 @@ class _Checker:
         value = self._as_meant(schema, value)
         if not self._fits(schema, value, path):
             return value
-        if is_object(value):
+        if is_dict(value):
             return self._object(schema, value, path)
         return self._list(schema, value, path) if is_list(value) else value
 
@@ -152,7 +153,7 @@ class _Checker:
         return value
 
     def _kinds(self, schema: Any) -> list[str]:
-        if not is_object(schema):
+        if not is_dict(schema):
             return []
         if "$ref" in schema:
             return self._kinds(self._target(schema))
@@ -178,7 +179,7 @@ class _Checker:
         for key, each in properties.items():
             if key in value and not self._means_absent(each, value[key], key in required):
                 result[key] = self.visit(each, value[key], _join(path, key))
-            elif is_object(each) and "default" in each:
+            elif is_dict(each) and "default" in each:
                 self.absent = True
                 if self._fill:
                     result[key] = copy.deepcopy(each["default"])
@@ -202,7 +203,7 @@ class _Checker:
         return result
 
     def _means_absent(self, schema: Any, value: Any, required: bool) -> bool:
-        may_be_absent = not required or (is_object(schema) and "default" in schema)
+        may_be_absent = not required or (is_dict(schema) and "default" in schema)
         return value is None and may_be_absent and not accepts(schema, None, self._defs)
 
     def _unknown(self, key: str, properties: Mapping[str, Any], path: str) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.tools._json import is_list, is_object
+from micdrop_agent._strict_json import is_dict, is_list
 from micdrop_agent.tools._patterns import pattern_problem
 from micdrop_agent.tools._references import with_plain_references
 
@@ -56,7 +56,7 @@ def normalize(tool_name: str, parameters: Mapping[str, Any]) -> Schema:
 
 def _in_one_form(tool_name: str, schema: Schema) -> Schema:
     """``schema`` without what other drafts and generators say otherwise."""
-    if is_object(schema.get("properties")) or any(is_list(schema.get(key)) for key in _COMBINED):
+    if is_dict(schema.get("properties")) or any(is_list(schema.get(key)) for key in _COMBINED):
         try:
             schema = with_plain_references(schema)
         except ValueError as error:
@@ -70,7 +70,7 @@ def _mend(schema: Any) -> None:
     if is_list(schema):
         for each in schema:
             _mend(each)
-    if not is_object(schema):
+    if not is_dict(schema):
         return
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and limit in schema:
@@ -93,7 +93,7 @@ def _flat(schema: Schema, defs: Schema, depth: int = 0) -> Schema:
     forms: dict[str, list[Any]] = {name: [each] for name, each in schema.get("properties", {}).items()}
     required = list(schema.get("required", []))
     for key in _COMBINED:
-        branches = [_branch(each, defs, depth) for each in schema.get(key, []) if is_object(each)]
+        branches = [_branch(each, defs, depth) for each in schema.get(key, []) if is_dict(each)]
         branches = [branch for branch in branches if branch.get("type", "object") == "object"]
         for branch in branches:
             for name, each in branch.get("properties", {}).items():
@@ -122,14 +122,14 @@ def _is_object_schema(schema: Schema) -> bool:
     if schema.get("type") == "object":
         return True
     properties = schema.get("properties")
-    return is_object(properties) and all(is_object(each) for each in properties.values())
+    return is_dict(properties) and all(is_dict(each) for each in properties.values())
 
 
 def _from_properties(tool_name: str, properties: Schema) -> Schema:
     result: Schema = {}
     required: list[str] = []
     for key, written in properties.items():
-        if not is_object(written):
+        if not is_dict(written):
             raise TypeError(
                 f"{tool_name}: parameters must be an object schema, or a map of names to schemas; "
                 f"{key!r} is {written!r}"
@@ -151,7 +151,7 @@ def _from_properties(tool_name: str, properties: Schema) -> Schema:
 def _problems(schema: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(schema, bool):
         return
-    if not is_object(schema):
+    if not is_dict(schema):
         yield path, f"a schema is a dict, not {schema!r}"
         return
     kinds = schema.get("type", [])
@@ -170,7 +170,7 @@ def _problems(schema: Any, path: str) -> Iterator[tuple[str, str]]:
 def _children(schema: Schema) -> Iterator[tuple[str, Any]]:
     for key in ("properties", "$defs", "definitions"):
         group = schema.get(key, {})
-        if not is_object(group):
+        if not is_dict(group):
             yield key, group
         else:
             yield from group.items()

@@ -8,7 +8,6 @@ import decimal
 import enum
 import fractions
 import json
-import math
 import os
 import uuid
 from collections.abc import Collection, Mapping
@@ -17,6 +16,7 @@ from typing import Any, Final, TypeGuard, cast
 
 import attrs
 
+from micdrop_agent._strict_json import finite, is_dict, is_list, no_constant, shorten
 from micdrop_agent.errors import ToolInputError
 
 MAX_ARGUMENTS_CHARS: Final = 250_000
@@ -25,16 +25,6 @@ pause is heard in every call of the process; the arguments of a spoken turn have
 
 _MAX_DIGITS: Final = 400
 _READABLE_BITS: Final = 128  # 39 digits
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a decoded JSON value is an object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a decoded JSON value is a list."""
-    return isinstance(value, list)
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
@@ -67,7 +57,7 @@ def decode_arguments(tool_name: str, arguments: str | Mapping[str, Any] | None) 
         value = _parse(tool_name, value)
     if value is None:
         return {}
-    if not is_object(value):
+    if not is_dict(value):
         raise ToolInputError(f"The arguments of {tool_name} have to be one JSON object, got {describe(value)}.")
     return value
 
@@ -92,9 +82,9 @@ def _parse(tool_name: str, text: str) -> Any:
         return json.loads(
             text,
             object_pairs_hook=_unique,
-            parse_float=_finite,
+            parse_float=finite,
             parse_int=_readable_int,
-            parse_constant=_no_constant,
+            parse_constant=no_constant,
         )
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 15) : error.pos + 15]
@@ -120,22 +110,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"the number {shorten(text)} is too large")
-    return value
-
-
 def _readable_int(text: str) -> int:
     # Python's own limit is 4300 digits, and its error speaks of its own settings.
     if len(text) > _MAX_DIGITS:
         raise ValueError(f"the number {shorten(text)} has too many digits")
     return int(text)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def dump_output(value: object) -> str:
@@ -240,11 +219,6 @@ def _collection_form(value: Any) -> Any:
     if is_collection(value):
         return [*value]
     raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
-def shorten(text: str, length: int = 60) -> str:
-    """``text``, or its beginning when it is longer than ``length`` characters."""
-    return text if len(text) <= length else text[:length] + "…"
 
 
 def quote(text: str) -> str:

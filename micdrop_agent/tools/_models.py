@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent.tools._json import is_list, is_object
+from micdrop_agent._strict_json import is_dict, is_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def model_problems(error: Exception) -> list[tuple[str, str]]:
     return [
         (".".join(map(str, each.get("loc", ()))), str(each["msg"]))
         for each in listed
-        if is_object(each) and "msg" in each
+        if is_dict(each) and "msg" in each
     ]
 
 
@@ -55,11 +55,11 @@ def default_of(field: Any) -> Callable[[], Any] | None:
 def _without_titles(schema: Any) -> Any:
     if is_list(schema):
         return [_without_titles(each) for each in schema]
-    if not is_object(schema):
+    if not is_dict(schema):
         return schema
     result: dict[str, Any] = {}
     for key, value in schema.items():
-        if key == "properties" and is_object(value):
+        if key == "properties" and is_dict(value):
             # A property may be called title itself.
             result[key] = {name: _without_titles(each) for name, each in value.items()}
         elif key in {"default", "examples", "enum", "const"}:

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from micdrop_agent.tools._json import is_list, is_object
+from micdrop_agent._strict_json import is_dict, is_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +72,8 @@ def _resolved(schema: dict[str, Any], target: str) -> dict[str, Any]:
         if is_list(node) and name.isdecimal() and int(name) < len(node):
             node = node[int(name)]
         else:
-            node = node.get(name) if is_object(node) else None
-    if not is_object(node):
+            node = node.get(name) if is_dict(node) else None
+    if not is_dict(node):
         raise ValueError(f"$ref {target!r} leads to nothing; put what it means under $defs")
     return node
 
@@ -89,7 +89,7 @@ def _free_name(name: str, taken: dict[str, Any]) -> str:
 def _rewritten(node: Any, rename: Callable[[str], str]) -> Any:
     if is_list(node):
         return [_rewritten(each, rename) for each in node]
-    if not is_object(node):
+    if not is_dict(node):
         return node
     result: dict[str, Any] = {}
     for key, each in node.items():

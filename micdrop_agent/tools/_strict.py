@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from micdrop_agent._strict_json import is_dict, is_list, shorten
 from micdrop_agent.tools._check import accepts, is_free_form
-from micdrop_agent.tools._json import is_list, is_object, shorten
 from micdrop_agent.tools._schema import nullable
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def open_form(schema: Schema) -> Schema:
     if _mentions(result, "array"):
         result.setdefault("items", {})
     for key in ("properties", "$defs", "definitions"):
-        if is_object(result.get(key)):
+        if is_dict(result.get(key)):
             result[key] = {name: _opened(each) for name, each in result[key].items()}
     for key in ("anyOf", "oneOf", "allOf"):
         if is_list(result.get(key)):
@@ -110,7 +110,7 @@ def open_form(schema: Schema) -> Schema:
 
 
 def _opened(schema: Any) -> Any:
-    return open_form(schema) if is_object(schema) else schema
+    return open_form(schema) if is_dict(schema) else schema
 
 
 def _too_large(schema: Schema) -> bool:
@@ -126,13 +126,13 @@ def _too_large(schema: Schema) -> bool:
         values += len(node.get("enum", ()))
         left += [(each, depth + 1) for each in inner.values()]
         left += [(each, depth) for each in node.get("anyOf", ())]
-        if is_object(node.get("items")):
+        if is_dict(node.get("items")):
             left.append((node["items"], depth + 1))
     return properties > _MAX_PROPERTIES or values > _MAX_VALUES
 
 
 def _strict(schema: Any, defs: dict[str, Any]) -> Schema:
-    if not is_object(schema) or is_free_form(schema):
+    if not is_dict(schema) or is_free_form(schema):
         raise _NotStrictError
     unknown = set(schema) - _KEPT - _WITHOUT_MEANING - set(_SAID_IN_WORDS)
     if unknown:

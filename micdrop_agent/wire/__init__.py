@@ -21,7 +21,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from micdrop_agent.wire._check import WireError, constant, finite, kind_of, once
+from micdrop_agent._strict_json import finite, no_constant
+from micdrop_agent.wire._check import WireError, kind_of, once
 from micdrop_agent.wire._events import WireEvent, dump_event, event_from
 from micdrop_agent.wire._items import dump_item, load_item
 
@@ -93,7 +94,7 @@ def loads(text: str | bytes | bytearray, *, unknown: Unknown = "keep") -> list[I
         WireError: The text is not JSON, a member comes twice, or as ``load``.
     """
     try:
-        data = json.loads(text, parse_constant=constant, parse_float=finite, object_pairs_hook=once)
+        data = json.loads(text, parse_constant=no_constant, parse_float=finite, object_pairs_hook=once)
     except WireError:
         raise
     except RecursionError as error:

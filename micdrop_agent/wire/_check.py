@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from micdrop_agent.errors import MicdropError
 
-__all__ = ["WireError", "as_object", "as_plain", "as_text", "constant", "finite", "join", "kind_of", "once", "rest_of"]
+__all__ = ["WireError", "as_object", "as_plain", "as_text", "join", "kind_of", "once", "rest_of"]
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -103,19 +103,6 @@ def _plain_object(path: str, value: Mapping[object, object]) -> JsonObject:
             raise WireError(path, f"must have texts as names of its members, not {name!r}")
         plain[name] = _plain(join(path, name), member)
     return plain
-
-
-def constant(name: str) -> NoReturn:
-    """Refuse NaN and the infinities, which Python reads and JSON does not know."""
-    raise WireError("", f"is not JSON: {name} is no JSON number")
-
-
-def finite(digits: str) -> float:
-    """The number, unless it is too large for one."""
-    number = float(digits)
-    if not math.isfinite(number):
-        raise WireError("", f"holds a number that is too large: {digits[:_SHOWN]}")
-    return number
 
 
 def once(pairs: list[tuple[str, Any]]) -> JsonObject:
