@@ -18,6 +18,10 @@ if importlib.util.find_spec("micdrop_agent") is None:
     # A fresh checkout, nothing installed: the suite is about the code beside it.
     sys.path.insert(0, str(_HERE.parent))
 
+# Thousands of clients are made here, and each reads the certificates of every authority there is, which takes 40 ms.
+# All servers of the tests are on this machine, so one certificate will do; it is nobody's, its key is thrown away.
+os.environ["SSL_CERT_FILE"] = str(_HERE / "nobody.pem")
+
 # How long the property tests search: --hypothesis-profile NAME, or HYPOTHESIS_PROFILE=NAME. None has a deadline
 # (that is a clock, and machines are busy), and each prints what repeats a failure.
 _ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])

@@ -50,19 +50,23 @@ def test_each_block_that_leaves_the_loop_open_does_the_same_on_trio(block: Block
     _check(block, run_block(block, "trio"))
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.is_test], ids=_named)
-def test_each_block_that_holds_tests_passes(block: Block, tmp_path: Path) -> None:
-    file = tmp_path / "test_block.py"
-    file.write_text(block.code, encoding="utf-8")
+def test_each_block_that_holds_tests_passes(tmp_path: Path) -> None:
+    """All in one process: to start pytest takes longer than any of them."""
+    blocks = [block for block in BLOCKS if block.is_test]
+    files = {re.sub(r"\W", "_", f"test_{_named(block)}"): block for block in blocks}
+    for name, block in files.items():
+        (tmp_path / f"{name}.py").write_text(block.code, encoding="utf-8")
     # In a checkout where nothing is installed, no entry point tells pytest of the fixtures.
     installed = any(entry.name == "micdrop_agent" for entry in importlib.metadata.entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "micdrop_agent.testing._plugin"]
-    options = ["-q", "-p", "no:cacheprovider", *plugin, "--rootdir", str(tmp_path)]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
+    options = ["-q", "-rA", "-p", "no:cacheprovider", *plugin, "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
+    passed = set(re.findall(r"^PASSED (\w+)\.py::", done.stdout, re.MULTILINE))
+    assert passed == set(files)
 
 
 REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "reference").glob("*.md")))
