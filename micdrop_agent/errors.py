@@ -52,7 +52,7 @@ RETRYABLE_KINDS: Final[frozenset[str]] = frozenset({"overloaded", "server", "con
 """Kinds for which the same request may work a moment later (docs: errors)."""
 
 
-def words_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The text of ``error``, or its type: foreign errors have none, or fail when they are asked for it."""
     try:
         return str(error) or type(error).__name__
@@ -147,7 +147,7 @@ class AllAgentsFailedError(MicdropError):
     """
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
-        causes = "; ".join(f"{attempt.agent}: {words_of(attempt.error)}" for attempt in attempts)
+        causes = "; ".join(f"{attempt.agent}: {describe_error(attempt.error)}" for attempt in attempts)
         super().__init__(f"all {len(attempts)} agents failed ({causes})")
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
 

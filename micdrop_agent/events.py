@@ -1,4 +1,4 @@
-"""What an agent tells: one frozen class for each kind of event.
+"""What an agent reports: one frozen class for each kind of event.
 
 State first, event second: when a listener runs, the change that an event reports has been made.
 ``agent.on(MessageAdded, listener)`` and ``agent.events()`` deliver them; see ``_core.event_hub``.

@@ -40,7 +40,7 @@ _NO_EXTRA: Final = cast("Callable[[], Mapping[str, Any]]", dict)
 
 def _text(_item: object, attribute: attrs.Attribute[str], value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{attribute.name} must be a text, not {value!r}")
+        raise TypeError(f"{attribute.name} must be a string, not {value!r}")
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Message:
 
     Raises:
         ValueError: ``role`` is none of the three.
-        TypeError: ``content`` is no text.
+        TypeError: ``content`` is not a string.
     """
 
     role: Role
@@ -69,7 +69,7 @@ class Message:
         if self.role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}, not {self.role!r}")
         if not isinstance(self.content, str):
-            raise TypeError(f"content must be a text, not {self.content!r}")
+            raise TypeError(f"content must be a string, not {self.content!r}")
 
 
 @attrs.frozen

@@ -49,7 +49,7 @@ def check_flag(name: str, value: object) -> None:
 def check_text(name: str, value: object, *, empty: bool = True) -> None:
     """Refuse ``value`` unless it is a text."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text, not {value!r}")
+        raise TypeError(f"{name} must be a string, not {value!r}")
     if not empty and not value:
         raise ValueError(f"{name} must not be empty")
 
@@ -149,13 +149,13 @@ class Retry:
 
 @attrs.frozen(kw_only=True)
 class Timeouts:
-    """How long a provider may take, in seconds; ``None`` is no limit.
+    """How long a provider may take, in seconds; ``None`` means no limit.
 
     The clocks are the library's own and are reset only by useful output (text or a part of a
     tool call), never by keep-alives or empty deltas.
 
     Raises:
-        TypeError: A limit is no number.
+        TypeError: A limit is not a number.
         ValueError: A limit is not more than 0; the message names it.
     """
 

@@ -43,7 +43,7 @@ class TraceEvent:
         at: Seconds since ``answer()`` was called.
         kind: What happened: ``attempt`` (a child of a ``FallbackAgent`` was asked), ``request``
             (a request was sent), ``headers`` (its status line came), ``first_chunk`` (the first
-            text of the answer was written), ``response`` (the response was over, whole or not;
+            text of the answer was written), ``response`` (the response was over, complete or not;
             ``request``, ``headers`` and ``response`` have the same ``number``), ``tool_started``, ``tool_ended``, ``retry`` (a wait
             before another request), ``hedge`` (a rival was started), ``failed_attempt``,
             ``switch`` (another child answers now), ``pause``, ``resume``, ``cancel``, ``end``.

@@ -212,11 +212,11 @@ def test_an_unknown_role_is_refused_with_the_known_ones(role: Any) -> None:
 @pytest.mark.parametrize("text", [None, 5, b"x", ["x"]])
 def test_a_text_that_is_none_is_refused_in_one_line(text: Any) -> None:
     agent = EchoAgent()
-    with pytest.raises(TypeError, match=r"^content must be a text, not .*$"):
+    with pytest.raises(TypeError, match=r"^content must be a string, not .*$"):
         agent.add_user_message(text)
-    with pytest.raises(TypeError, match=r"^tool_call_id must be a text, not .*$"):
+    with pytest.raises(TypeError, match=r"^tool_call_id must be a string, not .*$"):
         ToolCall(text, "x", "{}")
-    with pytest.raises(TypeError, match=r"^output must be a text, not .*$"):
+    with pytest.raises(TypeError, match=r"^output must be a string, not .*$"):
         ToolResult("1", "x", text)
     assert len(agent.conversation) == 1
 
@@ -247,7 +247,7 @@ def test_a_conversation_is_replaced_by_items_and_not_under_a_running_answer(back
 def test_a_chunk_that_is_no_text_fails_the_answer_in_words(backend: Backend, chunk: Any) -> None:
     async def main() -> None:
         async with ScriptedAgent([lambda turn: turn.write(chunk)]) as agent:
-            with pytest.raises(TypeError, match="a chunk must be a text, not"):
+            with pytest.raises(TypeError, match="a chunk must be a string, not"):
                 await agent.answer().receive()
 
         async with ScriptedAgent([lambda turn: turn.add(chunk)]) as agent:

@@ -297,7 +297,7 @@ class Bench:
         assert self.cast.asked() == self.model.asked
         for index, child in enumerate(self.model.children):
             assert self.health.state(str(index)) == child.state(now), index
-            assert self.health.badness(str(index)) == pytest.approx(max(0.0, (child.until or 0.0) - now))
+            assert self.health.seconds_until_retry(str(index)) == pytest.approx(max(0.0, (child.until or 0.0) - now))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

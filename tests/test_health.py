@@ -51,7 +51,7 @@ class Bench:
 def test_a_child_that_was_never_seen_is_closed_and_leaves_no_trace() -> None:
     registry = HealthRegistry()
     assert registry.state("x") == "closed"
-    assert registry.badness("x") == 0
+    assert registry.seconds_until_retry("x") == 0
     assert registry.p95("x") is None
     assert registry.snapshot() == {}
 
@@ -538,7 +538,7 @@ class HealthMachine(RuleBasedStateMachine):
         for key, model in self.models.items():
             assert self.registry.state(key) == model.state(self.now)
             wait = 0.0 if model.until is None else max(0.0, model.until - self.now)
-            assert self.registry.badness(key) == pytest.approx(wait)
+            assert self.registry.seconds_until_retry(key) == pytest.approx(wait)
             if key in snapshot:
                 assert snapshot[key].failures == model.failures
                 assert (snapshot[key].retry_in is None) == (model.until is None)

@@ -93,7 +93,7 @@ DAMAGES: list[tuple[Damage, int, str]] = [
     (without_results, 6, "of look has no result"),
     (with_a_second_result, 6, "a call has two results"),
     (lambda trace: setattr(trace, "tasks_left", 1), 11, "1 tasks are left"),
-    (told_otherwise, 13, "the events tell"),
+    (told_otherwise, 13, "the events give"),
     (with_a_group, 14, "a group of errors left the agent"),
 ]
 

@@ -100,7 +100,7 @@ def test_every_recorded_conversation_goes_through_unchanged(path: Path) -> None:
     data: list[Any] = vector["expected"].get("conversation") or []
     if path.stem == "mistral-arguments-object":
         # The original stored an object where its own client expects JSON text (see the vector).
-        with pytest.raises(WireError, match=r"\[2\].parameters must be a text"):
+        with pytest.raises(WireError, match=r"\[2\].parameters must be a string"):
             wire.load(data)
         return
     assert wire.dump(wire.load(data, unknown="refuse")) == data

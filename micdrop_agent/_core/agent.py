@@ -49,7 +49,7 @@ __all__ = ["Agent"]
 E_ = TypeVar("E_", bound=Event)
 
 OPEN: Final = frozenset({"generate_answer", "prewarm", "aclose", "takes_images"})
-"""What a subclass may define anew; the rest of an agent's names is what the agent itself depends on."""
+"""What a subclass may override; the agent itself depends on its other names."""
 
 
 class Agent(AsyncContextManagerMixin, ABC):
@@ -87,7 +87,7 @@ class Agent(AsyncContextManagerMixin, ABC):
             if name in vars(Agent) and name not in OPEN and not name.startswith(("__", "_abc_")):
                 raise TypeError(
                     f"{cls.__name__}.{name} would take the place of Agent.{name}, on which the agent itself depends; "
-                    f"choose another name (what a subclass defines anew: {', '.join(sorted(OPEN))})"
+                    f"choose another name (a subclass may override: {', '.join(sorted(OPEN))})"
                 )
 
     if not TYPE_CHECKING:  # for a type checker this would make every attribute known
@@ -185,7 +185,7 @@ class Agent(AsyncContextManagerMixin, ABC):
         """Stop the current answer at once; does nothing when there is none.
 
         When this returns, its consumer gets no further chunk, nothing of it changes the
-        conversation or emits an event any more, and the conversation is whole: the text that
+        conversation or emits an event any more, and the conversation is complete: the text that
         was received is stored as interrupted, every tool call has a result.
 
         Args:
@@ -214,7 +214,7 @@ class Agent(AsyncContextManagerMixin, ABC):
     async def generate_answer(self, turn: Turn) -> None:
         """Generate one answer: write its text to ``turn``; implemented by subclasses.
 
-        There is no cancellation to handle: the scope around it does that. Text that was
+        It need not handle cancellation: the scope around it does that. Text that was
         written is stored when this returns. An exception fails the answer.
 
         Args:
@@ -274,7 +274,7 @@ class Agent(AsyncContextManagerMixin, ABC):
 
         Raises:
             ValueError: Unknown role.
-            TypeError: ``text`` is no text.
+            TypeError: ``text`` is not a string.
 
         Source: Micdrop page "Agent (LLM)", ``addMessage``.
         """

@@ -28,7 +28,7 @@ from micdrop_agent._core.playback import heard_since
 from micdrop_agent._core.record import Ending
 from micdrop_agent._core.spoken_pipe import SpokenPipe
 from micdrop_agent._core.turn import Turn
-from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, words_of
+from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, describe_error
 from micdrop_agent.events import AnswerFailed, AnswerFinished, AnswerSkipped, EndCallRequested
 from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.result import TraceEvent
@@ -319,7 +319,7 @@ class Answer(ObjectReceiveStream[str]):
         """The generation ended by itself; nothing happens if it was cancelled before."""
         if self._status != "running":
             if error is not None:
-                # A barge-in cuts the connection: what a read says of that is no news.
+                # A barge-in cuts the connection: an error of a read is expected then.
                 level = logging.DEBUG if isinstance(error, ProviderError) else logging.WARNING
                 self.core.log.log(level, "the answer had ended when its task raised", exc_info=error)
             return
@@ -378,7 +378,7 @@ class Answer(ObjectReceiveStream[str]):
         if error is None:
             facts.note("end", status=status)
         else:
-            facts.note("end", status=status, error=words_of(error))
+            facts.note("end", status=status, error=describe_error(error))
         ending = self.ending = Ending(facts, self.ledger, status, upto, error)
         if self._ended is not None:
             self._ended.set()
@@ -433,7 +433,7 @@ class Answer(ObjectReceiveStream[str]):
         self.finish(error)
 
     async def _announce_end(self) -> None:
-        """The end of the call is told once the farewell was handed over, to the last chunk."""
+        """The end of the call is reported once the farewell was handed over, to the last chunk."""
         with anyio.CancelScope() as self._linger:
             due = False
             while not due:

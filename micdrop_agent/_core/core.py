@@ -164,7 +164,7 @@ class Core:
         self._end_pause()
 
     def add(self, item: Item) -> None:
-        """Append ``item`` and tell of it; the result of a call that runs goes right behind that."""
+        """Append ``item`` and report it; the result of a call that runs goes right behind that."""
         self.check_thread("adding a message")
         if isinstance(item, ToolResult) and self.current is not None:
             self.hub.emit(*self.current.ledger.add(item))  # right behind its call, which has one result
@@ -317,7 +317,7 @@ class Core:
         self.hub.close()
 
     async def let_go(self) -> None:
-        """Close resources; one that cannot be closed is no reason to lose the error that ended the block."""
+        """Close resources; one that cannot be closed does not hide the error that ended the block."""
         try:
             await self.stop_resources()
         except Exception:  # foreign code: a provider or a client of the application's own

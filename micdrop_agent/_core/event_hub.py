@@ -68,7 +68,7 @@ def signal_of(event_type: type[Event]) -> Signal:
     ``signal_of(AnswerFailed).connect(receiver)`` holds the receiver weakly, as blinker does.
 
     Raises:
-        TypeError: ``event_type`` is no event class of this library.
+        TypeError: ``event_type`` is not an event class of this library.
     """
     return _SIGNALS[_checked(event_type)]
 

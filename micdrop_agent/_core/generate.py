@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from micdrop_agent.errors import MicdropError, words_of
+from micdrop_agent.errors import MicdropError, describe_error
 from micdrop_agent.options import TurnContext
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def _skipped_by_hook(core: Core, turn: Turn) -> bool:
         if inspect.isawaitable(verdict):
             verdict = await verdict
     except Exception as error:  # foreign code: the hook fails this answer, and says so
-        raise MicdropError(f"on_before_answer raised {type(error).__name__}: {words_of(error)}") from error
+        raise MicdropError(f"on_before_answer raised {type(error).__name__}: {describe_error(error)}") from error
     finally:
         turn.aside = False
     if turn.fenced:

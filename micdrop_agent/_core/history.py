@@ -74,7 +74,7 @@ class History(Conversation):
         self._changed(0, gone, *new)
 
     def follow(self, follower: Follower | None) -> None:
-        """Have ``follower`` told of every change, in order: where, how many items went, which came."""
+        """Call ``follower`` with every change, in order: where, how many items went, which came."""
         self._follower = follower
 
     def watch(self, watcher: Callable[[], None] | None) -> None:
@@ -82,13 +82,13 @@ class History(Conversation):
         self._watcher = watcher
 
     def change(self, index: int, gone: int, come: tuple[Item, ...]) -> None:
-        """Make a change as one that follows was told of it."""
+        """Make a change after one that follows was reported."""
         self._items[index : index + gone] = come
         self._changed(index, gone, *come)
 
     @property
     def followed(self) -> bool:
-        """Whether somebody is told of changes as they are made."""
+        """Whether changes are reported as they are made."""
         return self._follower is not None
 
     def defer(self, change: Callable[[], object]) -> None:

@@ -23,8 +23,8 @@ class Home:
 
     Attributes:
         loop: The asyncio loop; ``None`` on Trio.
-        clock: Seconds on the loop's clock, as ``anyio.current_time()`` tells them.
-        new_scope: Makes a cancel scope: the class that ``anyio.CancelScope()`` finds anew each time.
+        clock: Seconds on the loop's clock, as ``anyio.current_time()`` gives them.
+        new_scope: Makes a cancel scope: the class that ``anyio.CancelScope()`` looks up each time.
         task_scope: Makes the outermost scope of a task; see ``scopes``.
     """
 

@@ -6,7 +6,7 @@
                                   events to emit
 
 Text is kept in segments: a segment is what becomes one assistant message. It is open while it
-is being spoken, and stored once it is whole (``commit``) or cut (``interrupt``). Every method is
+is being spoken, and stored once it is complete (``commit``) or cut (``interrupt``). Every method is
 synchronous, so a cancelled task can never leave the conversation half changed. Pinned in
 tests/test_ledger.py and by invariants 5 and 6.
 """

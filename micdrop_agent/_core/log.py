@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent.errors import MicdropError, words_of
+from micdrop_agent.errors import MicdropError, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
@@ -57,4 +57,4 @@ class SafeLog(logging.LoggerAdapter[logging.Logger]):
         """An answer failed with ``error``."""
         ours = isinstance(error, MicdropError)
         extra = {"error_type": type(error).__name__, "error_kind": getattr(error, "kind", None)}
-        self.error("the answer failed: %s", words_of(error), exc_info=None if ours else error, extra=extra)
+        self.error("the answer failed: %s", describe_error(error), exc_info=None if ours else error, extra=extra)

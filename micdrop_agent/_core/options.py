@@ -45,7 +45,7 @@ def flag(_: object, attribute: Attribute, value: object) -> None:
 
 
 def count(_: object, attribute: Attribute, value: object) -> None:
-    """Refuse a number below 0; ``None`` is no limit."""
+    """Refuse a number below 0; ``None`` means no limit."""
     if value is not None:
         check_count(attribute.name, value, least=0)
 
@@ -79,7 +79,7 @@ def speaking(_: object, attribute: Attribute, value: object) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SharedOptions:
-    """What a ``FallbackAgent`` can be told too."""
+    """The options that a ``FallbackAgent`` has too."""
 
     tools: Iterable[Tool | Callable[..., Any]] = attrs.field(default=(), validator=several)
     """Tools, or functions that ``@tool`` can wrap."""
@@ -98,7 +98,7 @@ class SharedOptions:
     """Raise the error of a failed answer from its iteration. ``False``: the iteration just ends, as in Micdrop."""
 
     buffer_size: int | None = attrs.field(default=None, validator=count)
-    """Chunks that may wait for the consumer before the producer waits too; ``None`` is no limit (the text of an
+    """Chunks that may wait for the consumer before the producer waits too; ``None`` means no limit (the text of an
     answer is bounded by the model)."""
 
     speech: Speech | None = attrs.field(default=None, validator=speaking)
@@ -115,7 +115,7 @@ class SharedOptions:
 
 @attrs.frozen(kw_only=True, eq=False)
 class AgentOptions(SharedOptions):
-    """What every agent can be told when it is made.
+    """The options of every agent.
 
     Raises:
         TypeError: An option has the wrong type; the message names it.

@@ -1,4 +1,4 @@
-"""An answer that was cut by mistake goes on: a cough was no interruption.
+"""An answer that was cut by mistake goes on: a cough was not an interruption.
 
     paused answer ── resume() ──▶ goes on
     cut answer ───── resume() ──▶ what was not heard, from its text ──▶ what was still to come, as a continuation

@@ -52,7 +52,7 @@ def hand_off(
 
 
 def _change(root: Core, text: str | None, tools: tuple[Tool, ...] | None) -> None:
-    """Take on the new role and tell of it, in one step."""
+    """Take on the new role and report it, in one step."""
     old = root.system_message()
     if text is not None:
         root.use_system(Message("system", text))

@@ -68,7 +68,7 @@ def deliver_again(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any], befo
         return  # nothing came, or a scope that is cancelled will say so itself
 
     def again() -> None:
-        # Not if it was taken back meanwhile, as ``asyncio.timeout`` does with its own.
+        # Not if it was taken back in the meantime, as ``asyncio.timeout`` does with its own.
         if not task.done() and task.cancelling() == counted:
             task.uncancel()
             task.cancel()

@@ -303,7 +303,7 @@ class Turn:
             self.emit_all([AnswerSkipped()])
 
     def end_call(self) -> None:
-        """Ask for the end of the call; told once, after the last chunk was handed over."""
+        """Ask for the end of the call; reported once, after the last chunk was handed over."""
         if self.claim():
             self.facts.ends_call = True
 
@@ -372,7 +372,7 @@ class Turn:
         return self.answer.home.new_scope()
 
     def _fills(self) -> bool:
-        """Whether the hook may say something now; it is no output, so it claims nothing.
+        """Whether the hook may say something now; it is not output, so it claims nothing.
 
         Not behind the filler of another child, and not within the sentence that is continued.
         """
@@ -431,7 +431,7 @@ class Turn:
             child.close_calls()
 
     def succeeded(self) -> None:
-        """The answer is whole: end it now; what still cleans up is awaited by its task only."""
+        """The answer is complete: end it now; only its task waits for clean-up."""
         self.commit()
         self._end_with(None)
 

@@ -82,7 +82,7 @@ class BargeIn:
         return frames
 
     def resume(self) -> None:
-        """It was no interruption: what was not heard is sent again, and the rest follows."""
+        """It was not an interruption: what was not heard is sent again, and the rest follows."""
         held, self.held = self.held, None
         if held is None:
             return

@@ -18,7 +18,7 @@ import anyio
 
 from micdrop_agent.call._frames import BYTES_PER_SECOND
 from micdrop_agent.call._hearing import Listening
-from micdrop_agent.errors import words_of as describe
+from micdrop_agent.errors import describe_error as describe
 from micdrop_agent.messages import is_blank
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Ear:
         listening = self.speaking
         if listening is None:
             return
-        pcm = pcm[: len(pcm) & ~1]  # half a sample is no sound
+        pcm = pcm[: len(pcm) & ~1]  # half a sample is not sound
         if not pcm:
             return
         if not listening.push(pcm):
@@ -168,7 +168,7 @@ class Ear:
             self._no_text(listening)
 
     def on_partial(self, listening: Listening, text: str) -> None:
-        """Words that may still change: enough to know that this is no mere sound of agreement."""
+        """Words that may still change: enough to know that this is more than a sound of agreement."""
         del listening
         if self._mouth.held is not None and not is_blank(text) and not self._is_backchannel(text):
             self._mouth.cut()

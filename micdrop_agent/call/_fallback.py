@@ -43,7 +43,7 @@ class Slot(Generic[C]):
 
 
 class SpeechFallback(Generic[C]):
-    """What both have in common: the services, their health, and who is told of a switch."""
+    """What both have in common: the services, their health, and who learns of a switch."""
 
     keeps_time: ClassVar[bool] = True
     """A call leaves the clocks to it."""

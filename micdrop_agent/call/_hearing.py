@@ -22,7 +22,7 @@ __all__ = ["Hearing", "Listening"]
 
 
 class HearingSink(Protocol):
-    """Who is told what was heard."""
+    """Who receives what was heard."""
 
     def heard_partial(self, text: str) -> None:
         """As ``Hearing.partial``."""

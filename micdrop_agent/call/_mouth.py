@@ -19,7 +19,7 @@ from micdrop_agent.call._outbox import Outbox
 from micdrop_agent.call._playback import Playback
 from micdrop_agent.call._result import TurnRecord
 from micdrop_agent.call._speaking import Speaking
-from micdrop_agent.errors import words_of as describe
+from micdrop_agent.errors import describe_error as describe
 
 if TYPE_CHECKING:
     from micdrop_agent.call._barge_in import Held
@@ -179,7 +179,7 @@ class Mouth:
             self.skip()
 
     def skipped(self) -> None:
-        """The agent has said that it says nothing; told once for each answer."""
+        """The agent says nothing this time; reported once for each answer."""
         current = self.current
         if current is None or not current.released:
             self.skip()

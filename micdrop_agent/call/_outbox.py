@@ -45,7 +45,7 @@ class AudioFrame:
 
 
 class Outbox:
-    """The queue between everything that has something to tell and the one task that sends.
+    """The queue between everything that reports something and the one task that sends.
 
     Args:
         loop: The asyncio loop; ``None`` on Trio.

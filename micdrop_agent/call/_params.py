@@ -1,4 +1,4 @@
-"""What a client tells before its call begins, and how a call is refused.
+"""What a client sends before its call begins, and how a call is refused.
 
 Close codes of the protocol: 4400 bad request, 4401 unauthorized, 4404 not found; 1011 any other
 error; 1001 the server goes away, and the client may come back at once. After the first three, and

@@ -38,7 +38,7 @@ class StarletteLink:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Close the connection with the code that says why; a refusal is no error of the server."""
+        """Close the connection with the code that says why; a refusal is not an error of the server."""
         code, reason = close_code(error)
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self.close(code, reason)

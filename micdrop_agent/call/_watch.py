@@ -35,7 +35,7 @@ class Watch:
             self._wake.set()
 
     def active(self) -> None:
-        """The caller has spoken: silence begins anew."""
+        """The caller has spoken: silence begins again."""
         self._said_idle = 0
 
     async def run(self) -> None:

@@ -43,7 +43,7 @@ async def failover(options: DemoArguments) -> int:
     """Ask one question and show what happens; returns the exit code.
 
     Raises:
-        MicdropError: The answer failed, or was not heard whole and once.
+        MicdropError: The answer failed, or its text was not heard completely and once.
     """
     paint = Paint(sys.stdout)
     print(f"first server:   {FAULTS[options.fault].words}")

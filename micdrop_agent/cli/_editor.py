@@ -69,7 +69,7 @@ class Editor:
     async def _ask(self) -> str:
         answer: str | BaseException = ""
         async with anyio.create_task_group() as tasks:
-            # A thread cannot be cancelled: the prompt in it is told to end.
+            # A thread cannot be cancelled: the prompt in it is asked to end.
             tasks.start_soon(self._end_with_the_scope)
             answer = await anyio.to_thread.run_sync(self._prompt)
             tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writing a file completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["write_whole"]
 
 
 def write_whole(text: str, file: Path, what: str) -> None:
-    """Write ``text`` to ``file``: whoever reads it meanwhile sees the last state.
+    """Write ``text`` to ``file``: a reader sees the last complete state.
 
-    A new file can be read by its owner only; it is somebody's conversation. What is no plain file
+    A new file can be read by its owner only; it holds a conversation. What is not a plain file
     (a pipe, a device) is written to as it is.
 
     Raises:
@@ -28,7 +28,7 @@ def write_whole(text: str, file: Path, what: str) -> None:
             target.write_text(text, encoding="utf-8")
             return
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with open(descriptor, "w", encoding="utf-8") as opened:  # noqa: PTH123 - a descriptor is no path
+        with open(descriptor, "w", encoding="utf-8") as opened:  # noqa: PTH123 - a descriptor is not a path
             opened.write(text)
             opened.flush()
             os.fsync(descriptor)

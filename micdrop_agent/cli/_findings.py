@@ -22,7 +22,7 @@ class Finding:
     """One line of the report.
 
     Args:
-        state: ``missing`` is no fault: not everybody needs everything.
+        state: ``missing`` is not a fault: nobody needs every part.
         text: What was found.
         mend: How to mend it, a line each; commands can be pasted.
     """
@@ -39,7 +39,7 @@ _EXTRAS: Final = (
     ("prompt_toolkit", "line editing and history for the command chat", "chat"),
     ("shtab", "the scripts of the command completion", "completion"),
     ("sentencex", "sentences for a voice", "speech"),
-    ("starlette", "whole calls over a WebSocket", "call"),
+    ("starlette", "voice calls over a WebSocket", "call"),
     ("opentelemetry", "OpenTelemetry, for spans and metrics", "otel"),
 )
 _DISTRIBUTIONS: Final = {"opentelemetry": "opentelemetry-api"}

@@ -76,5 +76,5 @@ class Kept:
 
 
 def _new_id() -> str:
-    """An id that tells when, and differs also within one second."""
+    """An id made from the time, which differs also within one second."""
     return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

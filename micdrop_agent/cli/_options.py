@@ -128,7 +128,7 @@ def _made(command: str, found: dict[str, Any]) -> Arguments:
 def _chat(found: dict[str, Any]) -> ChatArguments:
     found["agent"] = _merged(found["agent"], found.pop("model"), found.pop("base_url"), found.pop("api_key_env"))
     found["fallback"] = tuple(found["fallback"])
-    # Bytes of the command line that are no text came in as lone surrogates, which no JSON can carry.
+    # Bytes of the command line that are not text came in as lone surrogates, which no JSON can carry.
     found["say"] = tuple(text.encode(errors="replace").decode() for text in found["say"])
     options = ChatArguments(**found)
     for agent in (options.agent, *options.fallback):

@@ -93,7 +93,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The whole command line. The attribute ``parser`` of what it parses is the one of the command."""
+    """The parser of the command line. The attribute ``parser`` of what it parses is the one of the command."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="The LLM half of a live voice call, in a terminal.",
@@ -229,7 +229,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"{text!r} is no number of seconds above 0")
+        raise ValueError(f"{text!r} is not a number of seconds above 0")
     return seconds
 
 

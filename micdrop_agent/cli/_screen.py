@@ -105,7 +105,7 @@ class Screen:
     def __init__(self, *, json_only: bool, prompting: bool) -> None:
         self._text: TextIO = sys.stderr if json_only else sys.stdout
         self._raw = not self._text.isatty()
-        # A note in mid-sentence needs a line of its own where both are seen; a pipe keeps the sentence whole.
+        # A note in mid-sentence needs a line of its own where both are seen; a pipe keeps the sentence together.
         self._shared = json_only or (sys.stdout.isatty() and sys.stderr.isatty())
         self._paint = Paint(sys.stderr)
         self._prompting = prompting

@@ -103,7 +103,7 @@ class Session:
         options: What the user asked for.
         screen: Where it is shown.
         kept: Where the call is kept, if anywhere.
-        person: Somebody sits at the terminal.
+        person: A person sits at the terminal.
     """
 
     def __init__(

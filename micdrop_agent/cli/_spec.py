@@ -71,7 +71,7 @@ class AgentSpec:
         """
         found = _SPEC.fullmatch(text)
         if found is None or found["kind"] not in AGENTS:
-            raise ValueError(f"{text!r} is no agent; there are {', '.join(AGENTS)}, and for example chat:MODEL@URL")
+            raise ValueError(f"{text!r} is not an agent; there are {', '.join(AGENTS)}, and for example chat:MODEL@URL")
         if found["colon"] == ":":
             raise ValueError(f"{text!r} names no model behind the colon")
         return cls(found["kind"], found["model"], found["url"], found["key"])

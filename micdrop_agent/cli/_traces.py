@@ -20,7 +20,7 @@ __all__ = ["Traces"]
 
 
 class Traces:
-    """Collects what is told of the answers of ``agent`` and writes it to ``file``."""
+    """Collects the traces of the answers of ``agent`` and writes it to ``file``."""
 
     def __init__(self, agent: Agent, file: Path) -> None:
         self._agent = agent
@@ -32,7 +32,7 @@ class Traces:
 
     @property
     def written(self) -> str | None:
-        """What the user is told at the end; ``None`` if there is nothing to look at."""
+        """What the user reads at the end; ``None`` if there is nothing to look at."""
         if self._saved <= 0:
             return None
         answers = "1 answer" if self._saved == 1 else f"{self._saved} answers"

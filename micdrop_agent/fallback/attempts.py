@@ -23,7 +23,7 @@ import anyio
 import attrs
 
 from micdrop_agent._core.groups import lone_error_unwrapped
-from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, words_of
+from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -74,7 +74,7 @@ R = TypeVar("R", bound=Side)
 
 @attrs.frozen(kw_only=True)
 class Clocks:
-    """How long attempts may take, in seconds; ``None`` is no limit."""
+    """How long attempts may take, in seconds; ``None`` means no limit."""
 
     first: float | None
     """One attempt, to its first output."""
@@ -187,7 +187,7 @@ class Attempts(ABC, Generic[S, R]):
         self.error, self.done = error, True
 
     def fails_early(self, error: Exception) -> bool:
-        """Whether ``error`` could be told before the last clean-up is done; then it is not raised."""
+        """Whether ``error`` could be reported before the last clean-up is done; then it is not raised."""
         del error
         return False
 
@@ -386,7 +386,7 @@ class Attempts(ABC, Generic[S, R]):
         unlogged, self._unlogged = self._unlogged, []
         for key, error in unlogged:
             bug = not isinstance(error, ProviderError | AllAgentsFailedError)
-            self.log.warning("%s failed: %s", key, words_of(error), exc_info=error if bug else None)
+            self.log.warning("%s failed: %s", key, describe_error(error), exc_info=error if bug else None)
 
     def _abandon(self, attempt: Try[S, R]) -> None:
         if attempt.probing:

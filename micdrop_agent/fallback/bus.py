@@ -1,4 +1,4 @@
-"""How workers tell each other of the health of providers: a bus in memory, and one in Redis or Valkey."""
+"""How workers share the health of providers: a bus in memory, and one in Redis or Valkey."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class HealthRegistry:
             return "closed"
         return "open" if child.trying or self._clock() < child.until else "half_open"
 
-    def badness(self, key: str) -> float:
+    def seconds_until_retry(self, key: str) -> float:
         """Seconds until a child may be tried; the smallest is the least bad one."""
         child = self._children.get(key)
         return 0.0 if child is None or child.until is None else max(0.0, child.until - self._clock())
@@ -239,7 +239,7 @@ class HealthRegistry:
             key: ChildHealth(
                 state=self.state(key),
                 failures=child.failures,
-                retry_in=None if child.until is None else self.badness(key),
+                retry_in=None if child.until is None else self.seconds_until_retry(key),
                 last_error=child.error,
             )
             for key, child in self._children.copy().items()

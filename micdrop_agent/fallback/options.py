@@ -52,7 +52,7 @@ def _words(_: object, attribute: Attribute, value: object) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class FallbackOptions(SharedOptions):
-    """What a ``FallbackAgent`` can be told when it is made, beside its factories."""
+    """The options of a ``FallbackAgent``, beside its factories."""
 
     first_chunk_timeout: float | None = attrs.field(default=5.0, validator=_seconds)
     """Seconds that one child may take to its first useful output, its own retries included; then it counts as
@@ -68,7 +68,7 @@ class FallbackOptions(SharedOptions):
 
     after_partial: AfterPartial = attrs.field(default="continue", validator=_one_of(AfterPartial))
     """When a child fails in mid-answer: ``"continue"``: the next one goes on where it stopped; ``"restart"``: it
-    starts again, and ``AgentSwitched.restarted`` tells the host; ``"stop"``: the answer fails and the next child
+    starts again, and ``AgentSwitched.restarted`` informs the host; ``"stop"``: the answer fails and the next child
     has the next turn."""
 
     health: HealthRegistry | None = attrs.field(default=None, validator=_health)

@@ -38,7 +38,7 @@ class Rotation(Generic[S]):
         self.first: S = self._left[0]
 
     def _how_bad(self, slot: S) -> tuple[int, float]:
-        return _RANK[self._health.state(slot.key)], self._health.badness(slot.key)
+        return _RANK[self._health.state(slot.key)], self._health.seconds_until_retry(slot.key)
 
     def __bool__(self) -> bool:
         return bool(self._left)

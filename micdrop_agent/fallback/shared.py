@@ -59,7 +59,7 @@ class SharedHealth(HealthRegistry):
     """A ``HealthRegistry`` for the workers of many machines; give it to each ``FallbackAgent`` as ``health``.
 
     Use it with ``async with``, once for each worker, around its agents. When one worker takes a child out, or
-    is told to wait, the others leave it alone as well; when its time is over one of them tries it, and
+    has to wait, the others leave it alone as well; when its time is over one of them tries it, and
     if that works all use it again. Times to the first chunk are shared for ``hedge_after="p95"``.
 
     Args:

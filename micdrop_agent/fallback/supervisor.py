@@ -93,7 +93,7 @@ class Supervision(Attempts["Slot", "Turn"]):
         return turn
 
     def begins(self, attempt: Try[Slot, Turn]) -> None:
-        """A turn tells its supervisor of its end in the step in which it ends."""
+        """A turn reports its end to its supervisor in the step in which it ends."""
         attempt.side.on_end = lambda error: self.ended(attempt, error)
         kind: Literal["hedge", "attempt"] = "hedge" if self.live else "attempt"
         self.turn.facts.note(kind, attempt.started_at, agent=attempt.slot.key)
@@ -152,7 +152,7 @@ class Supervision(Attempts["Slot", "Turn"]):
         attempt.side.close_calls()
 
     def has_lost(self, slot: Slot, error: Exception) -> None:
-        """For the result and the trace; the child is built anew next time."""
+        """For the result and the trace; the child is built again next time."""
         self.turn.facts.attempts.append(self.failed[-1])
         kind = error.kind if isinstance(error, ProviderError) else type(error).__name__
         self.turn.facts.note("failed_attempt", agent=slot.key, error=kind)
@@ -162,7 +162,7 @@ class Supervision(Attempts["Slot", "Turn"]):
     # -- after a failure
 
     def fails_early(self, error: Exception) -> bool:
-        """That somebody still cleans up is no reason to keep the consumer waiting."""
+        """Clean-up does not delay the consumer."""
         self.turn.failed(error)
         return True
 

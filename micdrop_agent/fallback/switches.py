@@ -44,7 +44,7 @@ class Switches:
     """Which child the application takes to be answering, and the events that keep it right.
 
     Each event begins where the one before it ended. Within a supervisor that is itself a rival
-    they wait until it has won, and are never told if it does not (invariant 9).
+    they wait until it has won, and are never reported if it does not (invariant 9).
     """
 
     def __init__(self, core: FallbackCore, turn: Turn, face: Slot) -> None:
@@ -71,7 +71,7 @@ class Switches:
         self.tell()
 
     def tell(self) -> None:
-        """Emit what may be told by now."""
+        """Emit what may be reported by now."""
         if (self._turn.outermost or self._turn.claimed) and not self._turn.fenced:
             events, self._untold = self._untold, []
             self._turn.emit_all([*events])

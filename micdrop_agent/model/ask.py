@@ -31,7 +31,7 @@ async def ask(provider: Provider, timeouts: Timeouts, cls: type, text: str) -> A
 
     Raises:
         ProviderError: The provider failed, or the response holds no value that fits (kind ``empty``).
-        TypeError: ``cls`` is no class that can be read from JSON.
+        TypeError: ``cls`` is not a class that can be read from JSON.
     """
     from micdrop_agent.options import ExtractJson
     from micdrop_agent.text import ThinkFilter, extract_text

@@ -1,4 +1,4 @@
-"""Keeps a request within a number of tokens: the oldest turns are left out of it, whole. No I/O.
+"""Keeps a request within a number of tokens: the oldest turns are left out of it, complete ones only. No I/O.
 
     items ──▶ [system prompt] [turn 1] [turn 2] … [last turn]
                    kept        └─ left out ─┘        kept

@@ -46,7 +46,7 @@ def _counter(options: ModelOptions, _: Attribute, value: object) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ModelOptions(AgentOptions):
-    """What an agent that asks a model can be told, beside the options of every agent."""
+    """The options of an agent that asks a model, beside those of every agent."""
 
     retry: Retry | None = attrs.field(default=None, validator=_retry)
     """When a failed request is sent again; ``None`` is ``Retry()``, except in a ``FallbackAgent`` with another healthy

@@ -57,7 +57,7 @@ AFTER_FINISH: Final = 0.05
 """Seconds for the usage that a server sends after the reason why it finished. The answer does not wait for more."""
 
 AFTER_DOUBTFUL_FINISH: Final = 2.0
-"""The same when the reason came so early that more words may follow: then a pause in the words is no end."""
+"""The same when the reason came so early that more words may follow: then a pause in the words is not the end."""
 
 LONGEST_ASKED_WAIT: Final = 2.0
 """A ``Retry-After`` of more seconds is dead air in a call: the request is not sent again."""
@@ -351,7 +351,7 @@ class Step:
         self.turn.write_nowait(text)
 
     async def _other(self, event: ProviderEvent, response: StepResult) -> bool:
-        """Handle what is no plain text; whether it moves the clock."""
+        """Handle an event that is not plain text; returns whether it moves the clock."""
         if isinstance(event, Progress):
             return True
         if isinstance(event, CallReady):

@@ -30,7 +30,7 @@ class StepResult:
 
     @property
     def whole(self) -> bool:
-        """Whether the model has said that it is done: what a server may still send is no text."""
+        """Whether the model has said that it is done: what a server may still send is not text."""
         return self.finish is not None and not self.doubtful
 
     def facts(self, error: str | None) -> dict[str, Any]:

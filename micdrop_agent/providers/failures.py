@@ -203,7 +203,7 @@ def _parse(body: bytes) -> object:
         return decode(body)
     except ValueError:
         text = body.decode("utf-8", "replace").strip()
-        # A page is no message: its title would be, but nobody needs a parser of HTML for that.
+        # A page is not a message: its title would be one, but nobody needs a parser of HTML for that.
         return "" if text.startswith("<") else text
 
 

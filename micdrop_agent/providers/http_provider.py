@@ -78,10 +78,10 @@ class HttpProvider:
             return HttpStream(response, made[-1] if made else self.translator(), self.name, self.secret)
         raise await self._refused(response)
 
-    async def _post(self, body: bytes, meanwhile: Callable[[], None]) -> Response:
+    async def _post(self, body: bytes, while_waiting: Callable[[], None]) -> Response:
         try:
             # The translator is not needed before the response is there, and made while the server thinks.
-            return await self.transport.post(self.path, self.headers, body, meanwhile)
+            return await self.transport.post(self.path, self.headers, body, while_waiting)
         except ProviderError as error:
             error.provider = error.provider or self.name
             failure = without_secrets(error, self.secret)

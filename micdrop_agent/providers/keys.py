@@ -22,7 +22,7 @@ def find_key(api_key: str | None, variable: str, *, provider: str, required: boo
 
     Raises:
         ProviderError: There is none, and one is required (kind ``auth``); the message names the variable.
-        TypeError: ``api_key`` is no text.
+        TypeError: ``api_key`` is not a string.
         ValueError: The key has characters that no key has; it is not shown.
     """
     if api_key is not None:
@@ -45,7 +45,7 @@ def find_key(api_key: str | None, variable: str, *, provider: str, required: boo
 def check_text_hidden(value: object) -> None:
     """As ``check_text``, without the value in the message: it may be a key in a wrapper."""
     if not isinstance(value, str):
-        raise TypeError(f"api_key must be a text, not {type(value).__name__}")
+        raise TypeError(f"api_key must be a string, not {type(value).__name__}")
     check_text("api_key", value)
 
 

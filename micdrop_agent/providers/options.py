@@ -68,7 +68,7 @@ def _quirks(_: object, attribute: Attribute, value: object) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class HttpOptions(ModelOptions):
-    """What an agent that asks a model server can be told, beside the options of every model agent."""
+    """The options of an agent that asks a model server, beside those of every model agent."""
 
     model: str | None = attrs.field(default=None, validator=_filled)
     """Name of the model; the provider's usual one by default."""
@@ -108,7 +108,7 @@ class HttpKeywords(ModelKeywords, total=False):
 
 @attrs.frozen(kw_only=True, eq=False)
 class ChatOptions(HttpOptions):
-    """What a ``ChatAgent`` can be told."""
+    """The options of a ``ChatAgent``."""
 
     dialect: ChatDialectName = attrs.field(default="openai", validator=_chat_dialect)
     """``"openai"`` sends the conversation as it is; ``"template"`` brings it into the form that chat templates of open

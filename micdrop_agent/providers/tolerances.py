@@ -154,7 +154,7 @@ TOLERANCES: Final = (
         "own-a-20 of tests/conformance/own_cases",
     ),
     Tolerance(
-        "A finish reason with every chunk is no end before the last one.",
+        "A finish reason with every chunk ends nothing before the last one.",
         "Gemini behind gateways",
         _CHAT,
         "own-a-94 of tests/conformance/own_cases",
@@ -173,7 +173,7 @@ TOLERANCES: Final = (
         "https://openrouter.ai/docs/api/reference/errors-and-debugging",
     ),
     Tolerance(
-        "Finish reasons that tell a failure (`abort`, `network_error`, `MALFORMED_FUNCTION_CALL`, …) are failures.",
+        "Finish reasons that report a failure (`abort`, `network_error`, `MALFORMED_FUNCTION_CALL`, …) are failures.",
         "vLLM, Zhipu, DeepSeek, Gemini",
         "providers.responses.translator",
         "https://api-docs.deepseek.com/api/create-chat-completion",

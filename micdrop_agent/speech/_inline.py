@@ -37,7 +37,7 @@ Nothing = Literal[False]
 LONGEST_ADDRESS: Final = 2000
 _LONGEST_NAME: Final = 64
 _LONGEST_TEXT: Final = 400
-"""Characters of a link's text; what is longer was no link."""
+"""Characters of a link's text; what is longer was not a link."""
 
 EMOJI: Final = (
     "\u203c\u2049\u20e3\u231a\u231b\u23e9-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u27bf\u2934\u2935"

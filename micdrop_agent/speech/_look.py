@@ -63,7 +63,7 @@ class Look:
         return ""
 
     def word(self, start: int) -> str:
-        """The whole next word at ``start``, with what opens before it; a lone dash is no word."""
+        """The whole next word at ``start``, with what opens before it; a lone dash is not a word."""
         position = start
         found = False
         while position < start + WINDOW // 2:

@@ -22,7 +22,7 @@ __all__ = ["BUSY_TIMEOUT", "MEMORY", "code_of", "connect", "connect_to_read", "i
 MEMORY: Final = ":memory:"
 
 APPLICATION: Final = 0x4D444341
-"""``PRAGMA application_id``: "MDCA"; tells our files from others."""
+"""``PRAGMA application_id``: "MDCA"; distinguishes our files from others."""
 
 VERSION: Final = 1
 """``PRAGMA user_version``: number of the schema. A later one adds a migration here."""
@@ -86,7 +86,7 @@ def connect_to_read(path: str) -> Generator[sqlite3.Connection]:
         OSError: Its copy cannot be made.
     """
     # Without write access SQLite cannot make its index of the write-ahead log. Without a log it can be
-    # told that nothing will change; with one but no index it reads a copy.
+    # assured that nothing will change; with one but no index it reads a copy.
     log = Path(path + "-wal")
     if log.exists() and log.stat().st_size:
         connection = _read_only(path, "mode=ro") if Path(path + "-shm").exists() else _copy(path)

@@ -274,7 +274,7 @@ class ScriptedTTS:
         characters_per_second: How fast it speaks.
         delay: Seconds before the audio of each piece.
         stamps: Tell with each frame which word it says.
-        label: The samples of synthesis ``n`` are all ``label + n``, which tells their audio apart.
+        label: The samples of synthesis ``n`` are all ``label + n``, which distinguishes their audio.
 
     Attributes:
         said: The pieces of text of each synthesis.

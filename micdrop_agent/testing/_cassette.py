@@ -197,7 +197,7 @@ class Cassette:
             _redact_body(recording, redactor)
 
     def _write(self) -> None:
-        """Write the file, whole: it replaces the one before in one step.
+        """Write the complete file: it replaces the one before in one step.
 
         Raises:
             CassetteError: A secret would be in it.

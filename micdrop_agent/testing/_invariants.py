@@ -154,4 +154,4 @@ def _check_replay(trace: Trace) -> None:
             del items[event.index]
     known = trace.final if trace.at_close is None else trace.at_close
     if items != known:
-        raise InvariantError(13, f"the events tell {items}, the conversation is {known}")
+        raise InvariantError(13, f"the events give {items}, the conversation is {known}")

@@ -61,7 +61,7 @@ class DeadlockError(Exception):
 
 @attrs.define(eq=False)
 class Steps:
-    """Counts scheduling steps, tells the observer, and keeps the first error it raises."""
+    """Counts scheduling steps, informs the observer, and keeps the first error it raises."""
 
     on_step: Callable[[int], object] | None
     max_steps: int

@@ -103,7 +103,7 @@ class Trace:
         answers: Every answer, in order.
         events: Every event of the agent, in order.
         violations: Invariants that were seen broken while it ran, as number and text.
-        hook_text: Text that a hook spoke, which is no part of the conversation.
+        hook_text: Text that a hook spoke, which is not part of the conversation.
     """
 
     answers: list[AnswerTrace] = attrs.field(factory=_none_yet)
@@ -113,7 +113,7 @@ class Trace:
     initial: list[Item] = attrs.field(factory=_none_yet)
     final: list[Item] = attrs.field(factory=_none_yet)
     at_close: list[Item] | None = None
-    """The conversation when the agent was closed: what is added later is told to nobody."""
+    """The conversation when the agent was closed: what is added later is not reported."""
     hook_text: str = ""
     listened: bool = True
     """Whether the probe heard the events; else nothing is known of them."""

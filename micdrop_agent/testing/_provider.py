@@ -44,7 +44,7 @@ class ReceivedRequest:
 
     Attributes:
         number: 0 for the first request of this host.
-        host: Host that the client connected to; tells children of a fallback apart.
+        host: Host that the client connected to; distinguishes children of a fallback.
         path: Path of the request.
         headers: Headers, names in lower case.
         body: The decoded JSON body; ``None`` if there was none.

@@ -202,7 +202,7 @@ def _cut(whole: bytes, begin: int, end: int, spans: list[tuple[int, int]]) -> by
 
 
 def told_by_events(body: bytes) -> list[str]:
-    """What the events of a stream tell together: the strings at each place of their JSON, joined."""
+    """What the events of a stream say together: the strings at each place of their JSON, joined."""
     told: dict[str, list[str]] = {}
     for line in body.splitlines():
         if line.startswith(b"data:"):

@@ -193,7 +193,7 @@ def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Opti
         def before_io_wait(self, timeout: float) -> None:
             del timeout
             now = trio.lowlevel.current_statistics()
-            # The guard's own deadline is no reason to wait for; after it, there is none at all.
+            # Nobody waits for the guard's own deadline; after it, there is none at all.
             limit = float("inf") if self.reason else guard.deadline - clock.current_time() - 1e-6
             waits_for_ever = not now.tasks_runnable and now.seconds_to_next_deadline >= limit
             if self.done or not waits_for_ever or clock.autojump_threshold:

@@ -40,7 +40,7 @@ class Watched:
 
     @property
     def swallowed(self) -> bool:
-        """It was told of its cancellation, and returned as if it had not been."""
+        """It received its cancellation, and returned as if it had not."""
         return self.delivered and self.ended_normally
 
     @property

@@ -71,7 +71,7 @@ class NarrationFilter:
     """Complete calls that came as text and not as a call; final after ``finish``."""
 
     dropped: list[str]
-    """What was taken out and is no call that could be run, in words for a log."""
+    """What was taken out and is not a call that could be run, in words for a log."""
 
     def __init__(self, tools: Mapping[str, Mapping[str, Any] | None]) -> None:
         self.written = []

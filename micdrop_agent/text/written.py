@@ -95,7 +95,7 @@ def call_in_object(value: Any, declared: Declared) -> WrittenCall | None:
 
 
 def stated_name(text: str) -> str | None:
-    """The tool that an object states, which is no call or not complete."""
+    """The tool that an object states, which is not a call, or is not complete."""
     value = _decoded(text[text.find("{") :].rstrip())
     if not isinstance(value, dict):
         match = _NAME_MEMBER.search(text)

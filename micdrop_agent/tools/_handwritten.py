@@ -30,7 +30,7 @@ def normalize(tool_name: str, parameters: Mapping[str, Any]) -> Schema:
 
     Raises:
         TypeError: ``parameters`` is not a map of texts to maps.
-        ValueError: A type that JSON Schema does not know, a root that is no object.
+        ValueError: A type that JSON Schema does not know, a root that is not an object.
     """
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise TypeError(f"parameters of {tool_name} must be a dict, not {parameters!r}")

@@ -42,7 +42,7 @@ def _is_path(value: object) -> TypeGuard[os.PathLike[Any]]:
 
 
 def decode_arguments(tool_name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments as a new dict; nothing, blank text and ``null`` are no arguments.
+    """The arguments as a new dict; nothing, blank text and ``null`` mean no arguments.
 
     Some servers encode the object twice (a JSON string that holds the object's text) and some
     hand over the object itself; both are read for what they mean.

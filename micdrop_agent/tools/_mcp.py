@@ -48,7 +48,7 @@ async def tools_from_mcp(
 
     Raises:
         ImportError: The extra ``mcp`` is not installed.
-        TypeError: ``session`` is no session of that client.
+        TypeError: ``session`` is not a session of that client.
         ValueError: A tool has a name or a schema that no provider takes, or ``names`` has one that is not offered.
     """
     try:

@@ -69,7 +69,7 @@ def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:
     """The fields of ``cls`` are the arguments; ``function`` gets one instance.
 
     Raises:
-        TypeError: ``cls`` is no attrs class, dataclass or TypedDict, or a field cannot be read.
+        TypeError: ``cls`` is not an attrs class, dataclass or TypedDict, or a field cannot be read.
     """
     if is_model(cls):
         return _plan_model(cls, function)
@@ -108,7 +108,7 @@ def plan_schema(name: str, parameters: Mapping[str, Any], function: Callable[...
 
     Raises:
         TypeError: ``parameters`` is not a map.
-        ValueError: They are no schema of an object.
+        ValueError: They are not the schema of an object.
     """
 
     def value_of(_: Mapping[str, Any], filled: Mapping[str, Any]) -> tuple[Any, list[str]]:

@@ -210,7 +210,7 @@ def _enum(hint: type[enum.Enum]) -> Schema:
     texts = enum_texts(hint)
     schema = _values(list(texts))
     if not all(isinstance(text, str) for text in texts):
-        # The names are what tells the model one number from another.
+        # By the names the model distinguishes one number from another.
         named = ", ".join(f"{text} = {member.name}" for text, member in texts.items())
         schema["description"] = named
     return schema

@@ -47,7 +47,7 @@ class ToolSet:
         return added
 
     def remove(self, name: str) -> None:
-        """Remove the tool of that name; an unknown name is no error."""
+        """Remove the tool of that name; an unknown name is ignored."""
         if self._by_name.pop(name, None) is not None:
             self._version += 1
 

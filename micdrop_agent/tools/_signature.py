@@ -120,7 +120,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
         found = list(inspect.signature(function).parameters.values())
     except ValueError as error:
         raise TypeError(f"{name_of(function)} has no signature that could be read; use Tool.from_schema") from error
-    # What a partial has fixed by name is no choice of the model's any more.
+    # The model does not choose what a partial has fixed by name.
     fixed: set[str] = set()
     if isinstance(function, functools.partial):
         fixed = set(function.keywords)

@@ -1,4 +1,4 @@
-"""Tools: functions that the model may call, with the schema that tells it how.
+"""Tools: functions that the model may call, with the schema that says how.
 
     @tool ──┐                      arguments (JSON text)
     Tool ───┼─▶ Plan ─▶ parameters       │
@@ -75,7 +75,7 @@ def _check_filler(_: object, __: object, value: Any) -> None:
         return
     texts: Any = [value] if isinstance(value, str) else value
     if type(texts) not in (list, tuple) or not texts or not all(isinstance(text, str) and text for text in texts):
-        raise TypeError(f"filler must be a text, several of them, or a function that returns one, not {value!r}")
+        raise TypeError(f"filler must be a string, several of them, or a function that returns one, not {value!r}")
 
 
 def _check_filler_after(_: object, __: object, value: Any) -> None:
@@ -231,7 +231,7 @@ class Tool:
 
         Raises:
             TypeError: ``parameters`` is not a map, or an option has the wrong type.
-            ValueError: A bad name, or parameters that are no object schema.
+            ValueError: A bad name, or parameters that are not an object schema.
         """
         from micdrop_agent.tools._plan import plan_schema
 
@@ -257,7 +257,7 @@ class Tool:
             self._plan.prepare()
 
     def bind(self, arguments: str | Mapping[str, Any] | None) -> BoundCall:
-        """Read the model's arguments. Empty text and ``null`` are no arguments.
+        """Read the model's arguments. Empty text and ``null`` mean no arguments.
 
         Args:
             arguments: JSON text as the model wrote it, or the decoded object.

@@ -1,4 +1,4 @@
-"""What tells of an answer once it is over: OpenTelemetry spans and metrics, and a page that shows its course.
+"""What reports an answer once it is over: OpenTelemetry spans and metrics, and a page that shows its course.
 
 stop = instrument(agent)                      # spans and metrics (pip install 'micdrop-agent[otel]')
 html = render_trace(results)                  # one page, no dependency

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent._core.core import core_of
 from micdrop_agent._extras import install_command
-from micdrop_agent.errors import MicdropError, words_of
+from micdrop_agent.errors import MicdropError, describe_error
 from micdrop_agent.events import AnswerFinished
 from micdrop_agent.options import check_flag
 from micdrop_agent.tracing.otel_names import TOKENS, error_type, first_chunk_of, request_attributes, token_attributes
@@ -182,7 +182,7 @@ class _Spans:
             f"invoke_agent {name}", parent, SpanKind.INTERNAL, attributes, start_time=self.at(0.0)
         )
         if result.error is not None:
-            span.set_status(Status(StatusCode.ERROR, words_of(result.error)))
+            span.set_status(Status(StatusCode.ERROR, describe_error(result.error)))
         for mark in lines.marks:
             if mark.kind != "end":
                 facts = {f"micdrop.{key}": value for key, value in mark.facts.items() if value is not None}
@@ -193,7 +193,7 @@ class _Spans:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
         if bar.kind == "wait":
-            return None  # an event of the answer's span tells it
+            return None  # an event of the answer's span says it
         operation, attributes = _ATTRIBUTES[bar.kind](bar, lines)
         attributes |= {**self._common, "gen_ai.operation.name": operation, "micdrop.outcome": bar.outcome}
         error = bar.facts.get("error") or ("tool_error" if bar.facts.get("failed") else None)

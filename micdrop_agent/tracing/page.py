@@ -14,7 +14,7 @@ import statistics
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.errors import words_of
+from micdrop_agent.errors import describe_error
 from micdrop_agent.tracing.page_style import STYLE
 from micdrop_agent.tracing.timeline import Bar, timeline
 
@@ -92,7 +92,9 @@ def _answer(number: int, result: AnswerResult, prompt: str | None) -> str:
     said = "" if prompt is None else f"<p class=caller><b>Caller</b><span>{_safe(prompt)}</span></p>"
     text = _safe(result.text) if result.text else "<i>nothing was said</i>"
     error = (
-        "" if result.error is None else f"<p class=error><b>Error</b><span>{_safe(words_of(result.error))}</span></p>"
+        ""
+        if result.error is None
+        else f"<p class=error><b>Error</b><span>{_safe(describe_error(result.error))}</span></p>"
     )
     return (
         f'<section class="{result.status}" id="answer-{number}">\n'

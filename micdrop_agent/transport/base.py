@@ -78,7 +78,7 @@ class Response(ABC):
         return False
 
     def abort(self) -> None:  # noqa: B027 - a hint, which not every transport can follow
-        """Synchronously tell the server that nobody listens any more, where that is possible.
+        """Synchronously show the server that nobody listens any more, where that is possible.
 
         ``aclose()`` is still needed. A response that was read to its end is left alone.
         """
@@ -97,7 +97,7 @@ class Response(ABC):
 
         Args:
             limit: Most bytes.
-            within: Most seconds; None is no limit.
+            within: Most seconds; ``None`` means no limit.
             until: Whether what came is enough, so that the body's end is not waited for.
         """
         parts: list[bytes] = []
@@ -187,7 +187,7 @@ class Transport(Protocol):
     """Where requests of one provider go. Belongs to one event loop; use it from there only."""
 
     async def post(
-        self, path: str, headers: Mapping[str, str], body: bytes, meanwhile: Callable[[], None] | None = None
+        self, path: str, headers: Mapping[str, str], body: bytes, while_waiting: Callable[[], None] | None = None
     ) -> Response:
         """Send a request and wait for the head of its response, whatever its status.
 
@@ -195,11 +195,11 @@ class Transport(Protocol):
             path: Below the base URL, for example ``/chat/completions``.
             headers: Further headers, names in lower case.
             body: The JSON body.
-            meanwhile: Work for the time in which the server thinks. A transport may call it, more than once
+            while_waiting: Work for the time in which the server thinks. A transport may call it, more than once
                 if the request is sent again, or leave it.
 
         Raises:
-            ProviderError: No response came (``connection``, ``timeout``), or it is no HTTP (``protocol``).
+            ProviderError: No response came (``connection``, ``timeout``), or it is not HTTP (``protocol``).
         """
         ...
 

@@ -38,7 +38,7 @@ def open_transport(
         keepalive: Seconds for which an idle connection may be used again.
 
     Raises:
-        ValueError: ``base_url`` is no http(s) URL.
+        ValueError: ``base_url`` is not an http(s) URL.
         TypeError: ``client`` is none of these.
     """
     if client is not None:
@@ -113,7 +113,7 @@ def _is_azure(client: Any) -> bool:
 
 
 def check_client(client: Any) -> None:
-    """Refuse what is no client of one of the known kinds, without importing any of them.
+    """Refuse what is not a client of one of the known kinds, without importing any of them.
 
     Raises:
         TypeError: It is none; the message says what it is, and nothing of what is in it.
@@ -163,6 +163,6 @@ def _through_proxy(base_url: str, proxy: str, connect_timeout: float | None, kee
     _check_socks(proxy)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2, keepalive_expiry=keepalive)
     # The proxy was chosen by us, and so are the trusted certificates, which the environment may
-    # name; credentials of a .netrc file are no business of a provider.
+    # name; a provider has no use for the credentials of a .netrc file.
     client = httpx2.AsyncClient(proxy=proxy, trust_env=False, verify=make_default_context(), limits=limits)
     return ClientTransport(client, base_url, connect_timeout=connect_timeout, owned=True)

@@ -36,7 +36,7 @@ class ClientTransport:
         max_response_bytes: Largest response.
 
     Raises:
-        ValueError: ``base_url`` is no such URL.
+        ValueError: ``base_url`` is not such a URL.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ClientTransport:
         path: str,
         headers: Mapping[str, str],
         body: bytes,
-        meanwhile: Callable[[], None] | None = None,  # noqa: ARG002 - the client does not tell when that is
+        while_waiting: Callable[[], None] | None = None,  # noqa: ARG002 - the client does not tell when that is
     ) -> Response:
         """See ``Transport.post``."""
         draining = self._owned or client_home(self._client).draining

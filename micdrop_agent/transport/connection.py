@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "connect_direct", "hang_up", "open_connection", "promised_keepalive"]
 
 _POLL_HANGUP: Final = getattr(select, "POLLRDHUP", 0)
-"""Linux tells that the peer has closed even while unread bytes are waiting."""
+"""Linux shows that the peer has closed even while unread bytes are waiting."""
 
 _PROMISE: Final = re.compile(r"\btimeout=(\d{1,9})")
 
@@ -39,7 +39,7 @@ class Connection:
         stream: The TCP or TLS stream.
         idle_since: Time of the event loop's clock when it became idle, in seconds.
         closed: ``aclose()`` was called.
-        broken: A request could not be sent whole on it.
+        broken: A request could not be sent completely on it.
         keepalive: Seconds for which the server promised to keep it while it is idle.
     """
 

@@ -10,7 +10,7 @@ opened when two answers overlap for a moment.
 Invariants, pinned in tests/test_http_direct.py and tests/test_http_cancel.py:
 
 1. A cancellation at any await closes the connection that was in use; nothing else is affected.
-2. A connection is used again only if its last request was sent whole, and the response to it was read to the
+2. A connection is used again only if its last request was sent completely, and the response to it was read to the
    end and nothing followed it.
 3. A kept connection that turns out dead before the first byte of a response, or expired, costs one retry on
    a new connection, at once; a new connection is never retried.
@@ -57,14 +57,14 @@ class DirectTransport:
     Args:
         base_url: ``http://`` or ``https://``, with an optional path, query and credentials.
         connect: Opens connections in place of TCP and TLS; for tests.
-        connect_timeout: Seconds until a connection stands, TLS included; None is no limit.
+        connect_timeout: Seconds until a connection stands, TLS included; ``None`` means no limit.
         keepalive: Seconds for which an idle connection may be used again.
         tls_context: In place of the one with the system's trusted certificates.
         max_head_bytes: Longest head of a response.
         max_response_bytes: Largest response.
 
     Raises:
-        ValueError: ``base_url`` is no such URL.
+        ValueError: ``base_url`` is not such a URL.
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class DirectTransport:
             self._warming = None
 
     async def post(
-        self, path: str, headers: Mapping[str, str], body: bytes, meanwhile: Callable[[], None] | None = None
+        self, path: str, headers: Mapping[str, str], body: bytes, while_waiting: Callable[[], None] | None = None
     ) -> Response:
         """Send a request and wait for the head of its response; see ``Transport.post``."""
         self._check_usable()
@@ -160,7 +160,7 @@ class DirectTransport:
         if connection is not None:
             parser = self._new_parser()
             try:
-                response = await self._exchange(connection, parser, request, meanwhile)
+                response = await self._exchange(connection, parser, request, while_waiting)
             except ProviderError:
                 if parser.started or self._closed:
                     raise
@@ -170,7 +170,7 @@ class DirectTransport:
                     return response
                 # So a proxy says, to whatever comes next, that the idle connection has expired.
                 await response.aclose()
-        return await self._exchange(await self._open(), self._new_parser(), request, meanwhile)
+        return await self._exchange(await self._open(), self._new_parser(), request, while_waiting)
 
     async def aclose(self) -> None:
         """Close every connection, also those of live responses. Idempotent."""
@@ -241,7 +241,7 @@ class DirectTransport:
         return True
 
     async def _exchange(
-        self, connection: Connection, parser: ResponseParser, request: bytes, meanwhile: Callable[[], None] | None
+        self, connection: Connection, parser: ResponseParser, request: bytes, while_waiting: Callable[[], None] | None
     ) -> DirectResponse:
         """Send the request and read until the head of the response is there."""
         self._live.append(connection)
@@ -252,8 +252,8 @@ class DirectTransport:
                 await send_request(connection, request)
             if not parser.started:
                 parser.begin()
-            if meanwhile is not None:
-                meanwhile()
+            if while_waiting is not None:
+                while_waiting()
             while not parser.head_complete:
                 await read_more(connection, parser)
         except BaseException:

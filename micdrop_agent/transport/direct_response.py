@@ -26,7 +26,7 @@ async def read_more(connection: Connection, parser: ResponseParser) -> bool:
     """One network read into the parser; whether the body is at its end.
 
     Raises:
-        ProviderError: The connection broke, or what came is no good response.
+        ProviderError: The connection broke, or what came is not a valid response.
     """
     try:
         data = await connection.stream.receive(_READ_BYTES)

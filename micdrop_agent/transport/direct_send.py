@@ -46,7 +46,7 @@ async def send_while_reading(connection: Connection, parser: ResponseParser, req
     """As ``send_request()``, but end as soon as the server has refused the request.
 
     Raises:
-        ProviderError: The connection broke, or what came is no good response.
+        ProviderError: The connection broke, or what came is not a valid response.
     """
     failure: ProviderError | None = None
 

@@ -147,7 +147,7 @@ class ResponseParser:
         return self._decoder is not None and self._decoder.pending
 
     def check_end(self) -> None:
-        """The body is complete and was taken: was it whole?
+        """The body is complete and was taken: was nothing missing?
 
         Raises:
             ProviderError: The compressed stream inside is cut (``truncated``).

@@ -81,7 +81,7 @@ class SdkTransport:
         path: str,
         headers: Mapping[str, str],
         body: bytes,
-        meanwhile: Callable[[], None] | None = None,  # noqa: ARG002 - the SDK does not tell when that is
+        while_waiting: Callable[[], None] | None = None,  # noqa: ARG002 - the SDK does not tell when that is
     ) -> Response:
         """See ``Transport.post``."""
         client = self._client

@@ -57,7 +57,7 @@ class BaseUrl:
             port = parts.port
             host = _ascii_host(parts.hostname or "")
         except ValueError as error:
-            raise ValueError(f"base_url is no URL: {error}") from None
+            raise ValueError(f"base_url is not a URL: {error}") from None
         if parts.scheme not in _DEFAULT_PORTS:
             raise ValueError(f"base_url must begin with http:// or https://{_with_scheme(url)}")
         if not host:

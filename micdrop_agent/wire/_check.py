@@ -27,7 +27,7 @@ class WireError(MicdropError, ValueError):
     """Something that has no place in the wire form.
 
     Attributes:
-        path: Where, for example ``[3].toolCallId``; ``""`` is the whole.
+        path: Where, for example ``[3].toolCallId``; ``""`` is the document itself.
         problem: What is wrong there.
     """
 
@@ -55,7 +55,7 @@ def kind_of(value: object) -> str:
 def as_text(path: str, value: object) -> str:
     """``value`` if it is a text."""
     if not isinstance(value, str):
-        raise WireError(path, f"must be a text, not {kind_of(value)}")
+        raise WireError(path, f"must be a string, not {kind_of(value)}")
     return value
 
 
@@ -78,7 +78,7 @@ def rest_of(path: str, members: Mapping[str, Any], known: frozenset[str], *, kee
     """The members besides the known ones; refused unless they are to be kept."""
     extra = {name: value for name, value in members.items() if name not in known}
     if extra and not keep:
-        raise WireError(join(path, next(iter(extra))), "is no member that this version knows")
+        raise WireError(join(path, next(iter(extra))), "is an unknown member")
     return cast("JsonObject", as_plain(path, extra))
 
 

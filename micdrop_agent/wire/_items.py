@@ -60,7 +60,7 @@ def load_item(path: str, data: object, *, keep: bool) -> Item:
     found: dict[str, Any] = {**texts}
     if kind is Message:
         found["role"] = members["role"]
-        # A metadata of null is no metadata; to come back as it was it is kept like an unknown member.
+        # A metadata of null means none; it is kept like an unknown member, so that it comes back as it was.
         if members.get("metadata") is not None:
             found["metadata"] = _plain_object(join(path, "metadata"), members["metadata"])
             known.append("metadata")

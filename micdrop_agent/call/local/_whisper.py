@@ -101,7 +101,7 @@ class WhisperSTT:
         return str(answer["text"])
 
     async def _write(self, data: bytes) -> None:
-        # Half a message would be read with the next one: it is sent whole, or the process ends.
+        # Half a message would be read with the next one: it is sent completely, or the process ends.
         process = self._process
         assert process is not None
         assert process.stdin is not None

@@ -61,7 +61,7 @@ class ClaudeDialect(BlockDialect):
         return [block] if thoughts is None else [thoughts[1:-1], block]
 
     def result(self, call: PairedCall, call_id: str) -> bytes:
-        """The result; one that tells an error is marked as such."""
+        """The result; one that reports an error is marked as such."""
         failed = b',"is_error":true' if call.output.startswith('{"error":') else b""
         return b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % (
             encode_text(call_id),

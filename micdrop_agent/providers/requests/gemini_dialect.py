@@ -99,7 +99,7 @@ class GeminiDialect(BlockDialect):
 
 
 def _response(output: str) -> bytes:
-    """``output`` under the name that Gemini reads it by; an object that tells an error has its name already."""
+    """``output`` under the name that Gemini reads it by; an object that reports an error has its name already."""
     try:
         value = decode(output.encode("utf-8", "replace"))
         return encode(value if is_dict(value) and "error" in value else {"output": value})

@@ -1,10 +1,10 @@
 """Puts the tool calls of one Chat Completions stream together from their fragments; no I/O.
 
-    delta.tool_calls ──▶ add() ──▶ calls that are known to be whole
+    delta.tool_calls ──▶ add() ──▶ calls that are known to be complete
     end of response  ──▶ finish() ──▶ all others
 
 Servers agree on little: the index is missing, always 0 or ``None``; id and name come once, with
-every fragment, empty, in pieces (the name), or as the text ``"null"``; arguments come whole, in pieces, as an object, or
+every fragment, empty, in pieces (the name), or as the text ``"null"``; arguments come complete, in pieces, as an object, or
 not at all; several calls are packed into one chunk; fragments of two calls interleave.
 
 Invariants, pinned in tests/test_provider_assemble.py:
@@ -12,7 +12,7 @@ Invariants, pinned in tests/test_provider_assemble.py:
 1. However a call is cut and calls are interleaved, the same calls come out, in the order in which
    they were opened.
 2. A call comes out once. Ids are never empty, and differ within a response.
-3. A call is known whole before the end only if its arguments are a complete object and a later call,
+3. A call is known to be complete before the end only if its arguments are a complete object and a later call,
    text or a finish reason has come; one that might be cut (``finish(cut=True)``) never comes out.
 """
 
@@ -127,7 +127,7 @@ class CallAssembler:
         return self._ready < len(self._calls)
 
     def add(self, fragments: Iterable[object]) -> list[CallReady]:
-        """Take the fragments of one chunk; returns the calls that are known to be whole now.
+        """Take the fragments of one chunk; returns the calls that are known to be complete now.
 
         Raises:
             ProviderError: The arguments are far too long (kind ``protocol``).
@@ -135,11 +135,11 @@ class CallAssembler:
         before = len(self._calls)
         for fragment in fragments:
             self._add(as_dict(fragment), first_new=before)
-        # A later call has begun: the ones before it are mostly whole, but fragments may interleave.
+        # A later call has begun: the ones before it are mostly complete, but fragments may interleave.
         return self._take_whole(len(self._calls) - 1) if len(self._calls) > before else []
 
     def take_whole(self, *, at_end: bool) -> list[CallReady]:
-        """What can be read can run: the model says something else, or has told why it finished.
+        """What can be read can run: the model says something else, or has reported why it finished.
 
         Without arguments at all, a call is only taken ``at_end``: they may still come, and a tool
         that runs with made-up arguments is worse than one that runs late.
@@ -190,7 +190,7 @@ class CallAssembler:
             return call
         if given_id and call.given_id:
             # One index (mostly 0) for all calls of a response: the id tells them apart. One that comes
-            # in the middle of a call's arguments was made up anew for the fragment.
+            # in the middle of a call's arguments was made up again for the fragment.
             known = self._by_id(given_id)
             return call if known is None and index is not None and call.goes_on_with(name) else known
         if given_id or not name or not call.name:

@@ -178,7 +178,7 @@ class ChatTranslator(Translator):
             delta = message if first else {"tool_calls": message.get("tool_calls")}
         if is_dict(delta):
             self._delta(delta)
-        if choice.get("usage"):  # Moonshot tells it here
+        if choice.get("usage"):  # Moonshot reports it here
             self._usage = parse_usage(choice["usage"]) or self._usage
         if choice.get("error"):  # OpenRouter, whose upstream failed
             self._tell_usage()

@@ -51,7 +51,7 @@ class _Call:
 
 
 class FunctionCalls:
-    """Calls under way. Each comes out once, when its arguments are whole; ids differ.
+    """Calls under way. Each comes out once, when its arguments are complete; ids differ.
 
     Args:
         new_id: Makes an id for a call that has none.
@@ -94,7 +94,7 @@ class FunctionCalls:
 
         Args:
             index: Output index.
-            item: The call, or the event that tells its arguments.
+            item: The call, or the event that has its arguments.
             new: ``item`` is the call itself: then an id that nobody knows is another call's.
 
         Returns:

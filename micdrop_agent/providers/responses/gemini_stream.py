@@ -3,7 +3,7 @@
     data: {"candidates":[{"content":{"parts":[…]},"finishReason":…}],"usageMetadata":…}
 
 A chunk has parts: text is spoken, a part marked ``thought`` is not, a function call is complete. Its signature
-goes back with it. There is no end mark but the finish reason of the last chunk.
+goes back with it. The only end mark is the finish reason of the last chunk.
 
 Source: https://ai.google.dev/api/generate-content.
 """

@@ -135,7 +135,7 @@ class ResponsesTranslator(Translator):
         self._say_part(part, value.get("refusal" if refusal else "text"), refusal=refusal)
         self._end_stretch()
         if self._open_text:
-            # It is stored now: a barge-in while a call is still being written leaves it whole.
+            # It is stored now: a barge-in while a call is still being written leaves it complete.
             self._open_text = False
             self.events.append(TEXT_DONE)
 

@@ -7,10 +7,10 @@ them inside the data, or never sends them. What means a failure is kept, as a pa
 
 * ``(b"error", payload)``: the event was named ``error``, or came in a field ``error:`` in place of
   ``data:`` (llama.cpp), with or without data.
-* ``(b"", line)``: a line that is no field and looks like a JSON object; servers that break in the
+* ``(b"", line)``: a line that is not a field and looks like a JSON object; servers that break in the
   middle of a stream write their error like that. JSON in place of a whole stream reads the same.
 
-Two events that only one line end separates are told apart where the data of the first is whole JSON.
+Two events that only one line end separates are told apart where the data of the first is complete JSON.
 
 Invariants, pinned in tests/test_sse.py:
 
@@ -169,7 +169,7 @@ class SseReader:
     def _refusal(self) -> ProviderError:
         return ProviderError(
             f"the server's event stream has {self._too_long} of more than {self._max_bytes:,} bytes;"
-            " this is no answer of a model",
+            " this is not a model response",
             kind="protocol",
         )
 

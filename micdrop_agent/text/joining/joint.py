@@ -65,7 +65,7 @@ _ONSETS: Final = _words(
     """
 )
 _SHORT: Final = 3
-"""Letters of a left part that is rather a piece than a word, when it is no well-known word."""
+"""Letters of a left part that is rather a piece than a word, when it is not a well-known word."""
 
 
 def is_word(char: str) -> bool:
@@ -136,7 +136,7 @@ def _space_behind_mark(left: str, right: str) -> bool:
 
 
 def is_known(word: str) -> bool:
-    """Whether ``word`` is one of the short words that are whole as they stand."""
+    """Whether ``word`` is one of the short words that are complete as they stand."""
     return word.casefold() in _WHOLE
 
 

@@ -164,7 +164,7 @@ def _follows(said: str, head: str, tails: frozenset[str]) -> LeadState:
     if is_unspaced(head[-1]):
         return _pieces(rest.replace(" ", ""), tails)
     if is_word(rest[0]):
-        return "no"  # "okay" is no beginning of "okayama"
+        return "no"  # "okay" is not the beginning of "okayama"
     *complete, last = rest.lstrip().split(" ")
     if not all(_is_tail(word, tails) for word in complete):
         return "no"

@@ -168,7 +168,7 @@ class SeamFilter:
                 again = self._before is not self._partial and length < len(raw)
                 self._cut, self.matched = start if again else start + length, self._count + 1
         if not alive and start > max(self._max_chars, self._cut or 0):
-            # So much was repeated word for word that it is no new sentence; only the rest is new.
+            # So much was repeated word for word that it is not a new sentence; only the rest is new.
             self._cut, self._skip = None, start
         if alive:
             self._repeated = end
