@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from micdrop_agent.call._call import Call
+    from micdrop_agent.call._drain import Drain
     from micdrop_agent.call._fallback_stt import FallbackSTT
     from micdrop_agent.call._fallback_tts import FallbackTTS
     from micdrop_agent.call._hearing import Hearing
@@ -30,6 +31,7 @@ __all__ = [
     "CallResult",
     "CallTurn",
     "Classifier",
+    "Drain",
     "FallbackSTT",
     "FallbackTTS",
     "Hearing",
@@ -46,6 +48,7 @@ __all__ = [
 
 _HOME: Final = {
     "_call": ("Call",),
+    "_drain": ("Drain",),
     "_fallback_stt": ("FallbackSTT",),
     "_fallback_tts": ("FallbackTTS",),
     "_hearing": ("Hearing",),

@@ -149,9 +149,23 @@ class Call:
         """Ask the client to hang up (``EndCall``)."""
         self._live().end_call()
 
-    def stop(self) -> None:
-        """End ``run()``; the link stays open for whoever has made it."""
-        self._live().stop()
+    @property
+    def hanging_up(self) -> bool:
+        """Whether the client was asked to hang up."""
+        return self._session is not None and self._session.mouth.hung_up
+
+    def stop(self, *, after_turn: bool = False) -> None:
+        """End ``run()``; the link stays open for whoever has made it.
+
+        Args:
+            after_turn: End it as soon as nobody speaks, no text is awaited, and everything that was said
+                has been heard; that may be never. A client that was asked to hang up has the time to.
+        """
+        live = self._live()
+        if after_turn:
+            live.watch.leave()
+        else:
+            live.stop()
 
     def _live(self) -> Session:
         if self._session is None:

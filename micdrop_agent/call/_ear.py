@@ -166,6 +166,7 @@ class Ear:
             self._session.failures.append(error)
         if self.awaited is listening and not self.holding:
             self._no_text(listening)
+        self._session.arm(0.0)
 
     def on_partial(self, listening: Listening, text: str) -> None:
         """Words that may still change: enough to know that this is more than a sound of agreement."""
@@ -317,6 +318,11 @@ class Ear:
     def is_silent(self) -> bool:
         """Whether the caller says nothing and nothing is awaited."""
         return self.speaking is None and self.awaited is None and not self.paused
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the caller speaks, or a text of theirs may still come."""
+        return self.speaking is not None or self.awaited is not None or bool(self.listenings)
 
     def close(self) -> None:
         """The call has ended."""

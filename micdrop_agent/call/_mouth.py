@@ -54,6 +54,8 @@ class Mouth:
         """Since when the client waits for audio; infinite while it does not."""
         self.end_due = False
         """The call is to end when the caller has heard everything."""
+        self.hung_up = False
+        """The client was asked to hang up."""
         self.barge = BargeIn(self, session.options)
         self.quiet_since = 0.0
         self.record = TurnRecord()
@@ -219,6 +221,7 @@ class Mouth:
         self.quiet_since = self.clock()
         for speaking in audible:
             speaking.cut(position)
+        self._session.arm(0.0)
 
     def cut_elsewhere(self, speaking: Speaking) -> None:
         """The application itself has cancelled the answer of ``speaking``."""
@@ -301,7 +304,18 @@ class Mouth:
             self.skip()
         if self.end_due and self.is_silent(now):
             self.end_due = False
-            self.outbox.put(END_CALL)
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Ask the client to hang up."""
+        self.hung_up = True
+        self.outbox.put(END_CALL)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being said, or the client waits for it."""
+        said = self.current is not None or bool(self.texts) or self.held is not None
+        return said or self.end_due or self.waiting_since != math.inf
 
     def is_silent(self, now: float) -> bool:
         """Whether everything was said, sent and heard."""

@@ -62,6 +62,8 @@ class Outbox:
         """Whether somebody waits there."""
         self._on_overflow = on_overflow
         self._text = 0
+        self._leaving = False
+        """A frame is being sent."""
         self.audio_bytes = 0
         """Audio that waits."""
         self.moved_at = 0.0
@@ -69,6 +71,11 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._frames)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything was handed to the link."""
+        return not self._frames and not self._leaving
 
     def put(self, frame: str) -> None:
         """Add a text frame."""
@@ -112,6 +119,7 @@ class Outbox:
             self._reading = True
             await self._reader.park()
         frame = self._frames.popleft()
+        self._leaving = True
         if isinstance(frame, AudioFrame):
             self.audio_bytes -= len(frame.pcm)
         else:
@@ -120,6 +128,7 @@ class Outbox:
 
     def sent(self, now: float) -> None:
         """The frame that was taken is on its way."""
+        self._leaving = False
         self.moved_at = now
         self._moved()
 

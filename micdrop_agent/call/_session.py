@@ -191,7 +191,7 @@ class Session:
                     self.mouth.leaving(frame, self.clock())
                     await link.send(frame.pcm)
                 outbox.sent(self.clock())
-                if not outbox.audio_bytes and self.mouth.end_due:
+                if not outbox.audio_bytes and (self.mouth.end_due or self.watch.leaving):
                     self.arm(0.0)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.stop()
@@ -251,7 +251,7 @@ class Session:
 
     def end_call(self) -> None:
         """Have the client hang up."""
-        self.mouth.outbox.put(frames.END_CALL)
+        self.mouth.hang_up()
 
     # -- the agent's events
 

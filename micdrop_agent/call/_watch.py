@@ -7,7 +7,7 @@ them when it wakes. A deadline that has moved away in the meantime costs one loo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from micdrop_agent.call._session import Session
 
 __all__ = ["Watch"]
+
+TAIL: Final = 0.25
+"""Seconds after the last audio for which a call that is to leave waits: the way to the client takes time too."""
 
 
 class Watch:
@@ -28,6 +31,8 @@ class Watch:
         self._said_idle = 0
         self._active_at = 0.0
         """When the caller, or the silence, began."""
+        self.leaving = False
+        """The call is to end with this turn."""
 
     def arm(self, at: float) -> None:
         """Look at the clocks at ``at``, or before."""
@@ -37,6 +42,11 @@ class Watch:
     def active(self) -> None:
         """The caller has spoken: silence begins again."""
         self._said_idle = 0
+
+    def leave(self) -> None:
+        """End the call as soon as its turn is over."""
+        self.leaving = True
+        self.arm(0.0)
 
     async def run(self) -> None:
         """The task."""
@@ -50,7 +60,8 @@ class Watch:
 
     def _next(self, now: float) -> float:
         session = self._session
-        return min(session.mouth.next_timer(now), session.ear.next_timer(), self._idle_at(now))
+        at = min(session.mouth.next_timer(now), session.ear.next_timer(), self._idle_at(now))
+        return min(at, self._over_at(now)) if self.leaving else at
 
     def _timers(self, now: float) -> None:
         session = self._session
@@ -58,6 +69,15 @@ class Watch:
         session.mouth.timers(now)
         if now >= self._idle_at(now):
             self._idle()
+        if self.leaving and now >= self._over_at(now):
+            session.stop()
+
+    def _over_at(self, now: float) -> float:
+        """When the turn is over: nobody speaks, nobody waits, and everything was sent and heard."""
+        ear, mouth = self._session.ear, self._session.mouth
+        if ear.is_busy or mouth.is_busy or mouth.hung_up or not mouth.outbox.is_idle:
+            return math.inf
+        return mouth.playback.ends_at(now) + TAIL
 
     def _idle_at(self, now: float) -> float:
         """When the silence has lasted long enough."""
