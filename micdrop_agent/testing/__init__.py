@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from micdrop_agent.testing._call_sweep import CALL_INJECTIONS, CallRun, CallScenario, run_call, sweep_call
     from micdrop_agent.testing._cassette import Cassette, CassetteMode, Match
     from micdrop_agent.testing._invariants import InvariantError, check_invariants
+    from micdrop_agent.testing._judge import Verdict, Vote, judge
     from micdrop_agent.testing._leaks import assert_no_leaks
     from micdrop_agent.testing._loop import DeadlockError
     from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         run_scenario,
         talk_to,
     )
+    from micdrop_agent.testing._talk import ExpectationError, Talk, ToolUse, talk
     from micdrop_agent.testing._tape import CassetteError, RequestSeen, UnrecordedRequestError
     from micdrop_agent.testing._virtual import BACKENDS, Backend, backend_options, count_steps, run_virtual
     from micdrop_agent.testing._wire import wire_attempt, wire_script
@@ -69,6 +71,7 @@ __all__ = [
     "CassetteMode",
     "DeadlockError",
     "Exchange",
+    "ExpectationError",
     "InvariantError",
     "Match",
     "MemoryByteStream",
@@ -86,9 +89,13 @@ __all__ = [
     "ScriptedTTS",
     "StoreContractError",
     "SweepReport",
+    "Talk",
+    "ToolUse",
     "Trace",
     "UnrecordedRequestError",
+    "Verdict",
     "VoiceFault",
+    "Vote",
     "assert_no_leaks",
     "backend_options",
     "call_tool",
@@ -98,6 +105,7 @@ __all__ = [
     "check_store",
     "count_steps",
     "fault",
+    "judge",
     "memory_connection",
     "memory_link",
     "parts",
@@ -107,6 +115,7 @@ __all__ = [
     "run_virtual",
     "say",
     "sweep_call",
+    "talk",
     "talk_to",
     "wire_attempt",
     "wire_script",
@@ -127,6 +136,7 @@ _HOME: Final = {
     "_call_probe": ("CallInvariantError", "CallProbe", "check_call"),
     "_call_sweep": ("CALL_INJECTIONS", "CallRun", "CallScenario", "run_call", "sweep_call"),
     "_invariants": ("InvariantError", "check_invariants"),
+    "_judge": ("Verdict", "Vote", "judge"),
     "_leaks": ("assert_no_leaks",),
     "_loop": ("DeadlockError",),
     "_probe": ("AnswerTrace", "Probe", "Trace"),
@@ -145,6 +155,7 @@ _HOME: Final = {
         "run_scenario",
         "talk_to",
     ),
+    "_talk": ("ExpectationError", "Talk", "ToolUse", "talk"),
     "_tape": ("CassetteError", "RequestSeen", "UnrecordedRequestError"),
     "_virtual": ("BACKENDS", "Backend", "backend_options", "count_steps", "run_virtual"),
     "_wire": ("wire_attempt", "wire_script"),
