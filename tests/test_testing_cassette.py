@@ -427,6 +427,44 @@ def test_a_key_that_the_model_spells_out_piece_by_piece_is_refused(tmp_path: Pat
 
 
 @each_backend
+def test_a_character_that_comes_in_two_pieces_is_recorded_and_played(tmp_path: Path, backend: Backend) -> None:
+    """A server that counts UTF-16 cuts a pair of surrogates: neither piece is text that UTF-8 can encode."""
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.head(200, {"content-type": "text/event-stream"})
+        for piece in ("Pizza \\ud83c", "\\udf55!"):
+            await exchange.send(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % piece.encode())
+        await exchange.send(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+        await exchange.end()
+
+    first = recorded(tmp_path / "a.jsonl", [reply], chat, "Hungry?")
+    assert first[0][0] == "Pizza \U0001f355!"
+    assert played(tmp_path / "a.jsonl", backend, chat, "Hungry?") == first
+
+
+@each_backend
+def test_a_client_that_leaves_after_the_finish_reason_has_had_all(tmp_path: Path, backend: Backend) -> None:
+    """What comes behind it is read beside the answer, for as long as the agent is open: that varies."""
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.head(200, {"content-type": "text/event-stream"})
+        await exchange.send(b'data: {"choices":[{"index":0,"delta":{"content":"Nine."},"finish_reason":"stop"}]}\n\n')
+        await anyio.sleep(60)
+        await exchange.end()
+
+    async def waiting() -> str:
+        async with chat(Cassette(tmp_path / "a.jsonl")) as agent:
+            agent.add_user_message("When?")
+            result = await agent.answer().wait()
+            await anyio.sleep(100)
+            return result.text
+
+    recorded(tmp_path / "a.jsonl", [reply], chat, "When?")
+    assert '"how": "complete"' in (tmp_path / "a.jsonl").read_text()
+    assert run_virtual(backend, waiting) == "Nine."
+
+
+@each_backend
 def test_organisations_and_what_the_user_names_are_removed_everywhere(tmp_path: Path, backend: Backend) -> None:
     import re
 

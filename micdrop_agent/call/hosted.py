@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anyio.abc import ObjectReceiveStream
 
     from micdrop_agent.call import Hearing, Voice
-    from micdrop_agent.transport.base import Response, Transport
+    from micdrop_agent.transport.base import ConnectFn, Response, Transport
 
 __all__ = ["OpenaiSTT", "OpenaiTTS"]
 
@@ -38,12 +38,14 @@ _LONGEST_ANSWER: Final = 4 << 20
 class _Server:
     """One server: its key, and connections that open when they are first used."""
 
-    def __init__(self, base_url: str, api_key: str | None, settings: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, base_url: str, api_key: str | None, settings: Mapping[str, Any] | None, connect: ConnectFn | None
+    ) -> None:
         # The key of the environment is OpenAI's, and goes nowhere else.
         self._key = api_key or (os.environ.get(_KEY_VARIABLE) if base_url == _BASE_URL else None)
         self._base_url = base_url
         self._settings = dict(settings or {})
-        self._transport: Transport = open_transport(base_url)
+        self._transport: Transport = open_transport(base_url, connect=connect)
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,6 +81,7 @@ class OpenaiSTT(_Server):
         api_key: Its key; OpenAI's own is taken from ``OPENAI_API_KEY``.
         language: The language of the callers, such as ``"en"``; None lets the model find out.
         settings: Further fields of the request, such as ``{"prompt": "Names: Okonkwo"}``.
+        connect: Opens connections in place of TCP; for tests, such as that of a ``testing.Cassette``.
     """
 
     def __init__(
@@ -89,8 +92,9 @@ class OpenaiSTT(_Server):
         api_key: str | None = None,
         language: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        connect: ConnectFn | None = None,
     ) -> None:
-        super().__init__(base_url, api_key, settings)
+        super().__init__(base_url, api_key, settings, connect)
         self._fields = {"model": model, "response_format": "json", "language": language, **self._settings}
 
     async def transcribe(self, audio: ObjectReceiveStream[bytes], hearing: Hearing) -> None:
@@ -132,6 +136,7 @@ class OpenaiTTS(_Server):
         api_key: Its key; OpenAI's own is taken from ``OPENAI_API_KEY``.
         sample_rate: Samples a second of its ``pcm`` format. A WAV header in the answer goes before it.
         settings: Further fields of the request, such as ``{"instructions": "Speak calmly.", "speed": 1.1}``.
+        connect: Opens connections in place of TCP; for tests, such as that of a ``testing.Cassette``.
     """
 
     def __init__(
@@ -143,8 +148,9 @@ class OpenaiTTS(_Server):
         api_key: str | None = None,
         sample_rate: int = 24_000,
         settings: Mapping[str, Any] | None = None,
+        connect: ConnectFn | None = None,
     ) -> None:
-        super().__init__(base_url, api_key, settings)
+        super().__init__(base_url, api_key, settings, connect)
         PcmConverter(sample_rate)  # refuses a rate that cannot be
         self._sample_rate = sample_rate
         self._fields = {"model": model, "voice": voice, "response_format": "pcm", **self._settings}

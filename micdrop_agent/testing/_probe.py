@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from micdrop_agent._core.answer import Answer
     from micdrop_agent._core.guess import Guess
     from micdrop_agent._core.turn import Turn
-    from micdrop_agent.messages import Item
+    from micdrop_agent.messages import Item, ToolCall
 
 _IN_ANSWER: contextvars.ContextVar[AnswerTrace | None] = contextvars.ContextVar("micdrop_in_answer", default=None)
 
@@ -157,6 +157,9 @@ class Probe:
         self._stopping: list[AnswerTrace] = []
         self._guesses: list[AnswerTrace] = []
         self._adopting: AnswerTrace | None = None
+        self._looked_at = -1
+        self._open_call: ToolCall | None = None
+        """The first call without a result, in the version of the conversation that was looked at."""
 
     def watch(self, agent: Agent) -> None:
         """Record everything that ``agent`` does from now on."""
@@ -398,7 +401,11 @@ class Probe:
             self.trace.broken(7, f"{len(running)} answers run at once")
         if not self.trace.listened:
             return
-        open_call = first_open_call(list(agent.conversation))
+        version = agent.conversation.version
+        if version != self._looked_at:  # a look at every item costs, and nearly no step changes one
+            self._looked_at = version
+            self._open_call = first_open_call(list(agent.conversation))
+        open_call = self._open_call
         if open_call is not None and not running:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")
 

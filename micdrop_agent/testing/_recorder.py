@@ -32,7 +32,10 @@ _FRAMING: Final = frozenset({"content-encoding", "transfer-encoding"})
 _PACKED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """Content encodings that are unpacked, and what zlib calls them: a secret must not hide in them."""
 
-_END_MARK: Final = re.compile(rb"^data: ?\[DONE\]|\"response\.(?:completed|incomplete|failed)\"", re.MULTILINE)
+_END_MARK: Final = re.compile(
+    rb"^data: ?\[DONE\]|\"response\.(?:completed|incomplete|failed)\"|\"message_stop\"|\"stop_reason\": ?\"\w|\"finish_?[rR]eason\": ?\"\w",
+    re.MULTILINE,
+)
 """The end of a streamed answer: the protocol's, which comes before that of HTTP."""
 
 _FAILURES: Final = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)

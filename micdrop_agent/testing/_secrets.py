@@ -174,7 +174,9 @@ class Redactor:
             return "the file"
         for number, recording in enumerate(tape.recordings, 1):
             body = b"".join(piece for _, piece in recording.body)
-            if self._spans(body) or any(self._spans(told.encode()) for told in told_by_events(body)):
+            if self._spans(body) or any(
+                self._spans(told.encode("utf-8", "surrogatepass")) for told in told_by_events(body)
+            ):
                 return f"the response to request {number}"
             if self._spans(recording.request.body):
                 return f"request {number}"

@@ -179,6 +179,10 @@ class SweepReport:
     """Scheduling steps of the undisturbed run, per event loop."""
 
 
+_SETTLE_STEPS: Final = 30
+"""Steps in which a task that is on its way out may end."""
+
+
 async def _play(scenario: Scenario, run: _Run) -> None:
     """Run ``scenario`` as a host would, in a scope of its own, and take down what is left."""
     trace = run.probe.trace
@@ -201,9 +205,11 @@ async def _play(scenario: Scenario, run: _Run) -> None:
     if native is not None:
         _check_arrival(run, native, arrived=arrived)
     run.task = run.scope = None
-    for _ in range(30):
+    for _ in range(_SETTLE_STEPS):
         await anyio.lowlevel.checkpoint()
-    trace.tasks_left = len(anyio.get_running_tasks()) - before
+        trace.tasks_left = len(anyio.get_running_tasks()) - before
+        if not trace.tasks_left:
+            break  # nothing is left that could do anything
     if trace.agent is not None:
         trace.final = list(trace.agent.conversation)
 

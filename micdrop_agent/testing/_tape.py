@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -37,6 +39,9 @@ __all__ = [
 FORMAT: Final = 1
 """The version of the format that this module writes, and the newest that it reads."""
 
+_BOUNDARY: Final = re.compile(r'^multipart/.*boundary="?([^";]+)')
+"""What stands between the parts of a form: another one each time."""
+
 End: TypeAlias = Literal["complete", "closed", "reset", "client left"]
 """How a response ended: as HTTP says, by a closed or a reset connection, or because the client hung up."""
 
@@ -53,7 +58,7 @@ class UnrecordedRequestError(CassetteError):
     """A request has no recording, or its recording ends too early."""
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # what is made of the body is kept: a sweep compares it thousands of times
 class RequestSeen:
     """One HTTP request, with everything secret removed.
 
@@ -71,7 +76,7 @@ class RequestSeen:
     headers: Mapping[str, str]
     body: bytes
 
-    @property
+    @cached_property
     def json(self) -> Any:
         """The decoded body; ``None`` if it is not JSON."""
         try:
@@ -79,9 +84,12 @@ class RequestSeen:
         except ValueError:
             return None
 
-    @property
+    @cached_property
     def canonical(self) -> str:
-        """The body in a form in which the order of keys and white space do not count."""
+        """The body in a form in which the order of keys and white space do not count, nor the boundary of a form."""
+        boundary = _BOUNDARY.search(self.headers.get("content-type", ""))
+        if boundary is not None:
+            return self.body.replace(boundary[1].encode(), b"boundary").decode("utf-8", "backslashreplace")
         try:
             return json.dumps(json.loads(self.body), sort_keys=True, separators=(",", ":"))
         except ValueError:
