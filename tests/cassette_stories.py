@@ -121,7 +121,7 @@ class _Mouth:
     def __init__(self) -> None:
         self.audio = b""
 
-    def say(self, pcm: bytes, _text: str | None) -> None:
+    def say(self, pcm: bytes, text: str | None) -> None:
         self.audio += pcm
 
     async def wait_for_room(self) -> None: ...

@@ -18,8 +18,8 @@ import attrs
 
 from micdrop_agent.events import AgentSwitched, MessageAdded, MessageCorrected
 from micdrop_agent.messages import ToolCall, ToolResult
+from micdrop_agent.providers.json_text import as_dict
 from micdrop_agent.testing._course import course_of, quoted, shortened
-from micdrop_agent.testing._json import members
 from micdrop_agent.tracing.page import time_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ToolUse:
     @property
     def error(self) -> str | None:
         """What went wrong, as the model was told; ``None`` if nothing did."""
-        told = members(self.output).get("error")
+        told = as_dict(self.output).get("error")
         return None if told is None else str(told)
 
 
@@ -156,7 +156,7 @@ class Talk:
         """
         __tracebackhide__ = True
         for use in self.calls:
-            given = members(use.arguments)
+            given = as_dict(use.arguments)
             if use.name == tool and all(_is_in(given, name, wanted) for name, wanted in arguments.items()):
                 return self
         wanted = f"{tool}({', '.join(f'{name}={_shown(value)}' for name, value in arguments.items())})"
@@ -357,7 +357,7 @@ def _matches(wanted: Any, found: Any) -> bool:
 def _attributes(found: Any, names: dict[str, Any]) -> dict[str, Any]:
     """The members of an extracted value, which may be an object of the user's own class."""
     if isinstance(found, dict):
-        return members(found)
+        return as_dict(cast("Any", found))
     return {name: getattr(found, name) for name in names if hasattr(found, name)}
 
 
