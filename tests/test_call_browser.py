@@ -1,7 +1,8 @@
-"""The original browser client, from npm, in headless Chromium, against a Python server.
+"""The original browser client in headless Chromium, against a Python server.
 
-Skipped where there is no Chromium, no npm, or the package cannot be had; ``CHROMIUM`` may name the browser. The
-microphone is Chromium's fake one, which beeps once a second: each beep is a turn of the caller.
+The client comes from npm, or from ``MICDROP_CLIENT``: a folder with the built packages ``client`` and, from version
+3 on, ``web``. Skipped where there is no Chromium, no npm, or no client; ``CHROMIUM`` may name the browser. The
+microphone plays a file again and again: 0.8 s of sound, which is a turn of the caller, and 1.4 s of silence.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import wave
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from call_app import TONE
 from call_server_support import COMMANDS, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 NPM = shutil.which("npm")
+CLIENT = os.environ.get("MICDROP_CLIENT")
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -28,7 +32,7 @@ FLAGS = (
     "--autoplay-policy=no-user-gesture-required",
 )
 ENTRY = """
-import { Micdrop } from '@micdrop/client'
+import { Micdrop } from '@micdrop/PACKAGE'
 window.micdrop = Micdrop
 window.begin = (path, params) => Micdrop.start({
   url: `ws://${location.host}${path}`, params, vad: 'volume', reconnect: { delayMs: 200 },
@@ -45,14 +49,19 @@ pytestmark = [
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with the client in it, bundled."""
     folder: Path = tmp_path_factory.mktemp("page")
-    (folder / "entry.js").write_text(ENTRY, encoding="utf-8")
+    given = Path(CLIENT) if CLIENT else None
+    packages = ["esbuild", "eventemitter3"] if given else ["esbuild", "@micdrop/client"]
     assert NPM is not None
-    install = [NPM, "install", "--silent", "--no-audit", "--no-fund", "@micdrop/client", "esbuild"]
+    install = [NPM, "install", "--silent", "--no-audit", "--no-fund", *packages]
     if subprocess.run(install, cwd=folder, capture_output=True, timeout=300, check=False).returncode:
-        pytest.skip("@micdrop/client cannot be had from npm here")
+        pytest.skip("the client cannot be had from npm here; MICDROP_CLIENT may name a folder with it")
+    has_web = given is not None and (given / "web").is_dir()
+    (folder / "entry.js").write_text(ENTRY.replace("PACKAGE", "web" if has_web else "client"), encoding="utf-8")
+    aliases = [f"--alias:@micdrop/{name}={given / name}" for name in ("client", "web")] if given else []
     bundle = [str(folder / "node_modules" / ".bin" / "esbuild"), "entry.js", "--bundle", "--outfile=public/client.js"]
-    subprocess.run(bundle, cwd=folder, check=True, capture_output=True, timeout=120)
-    page = '<!doctype html><title>call</title><script src="client.js"></script>'
+    modules = {**os.environ, "NODE_PATH": str(folder / "node_modules")}
+    subprocess.run([*bundle, *aliases], cwd=folder, env=modules, check=True, capture_output=True, timeout=120)
+    page = '<!doctype html><title>call</title><body></body><script src="client.js"></script>'
     (folder / "public" / "index.html").write_text(page, encoding="utf-8")
     return folder / "public"
 
@@ -67,12 +76,24 @@ def server(
         yield host
 
 
+@pytest.fixture(scope="module")
+def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the caller says."""
+    path: Path = tmp_path_factory.mktemp("microphone") / "speech.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(8 * TONE + 14 * bytes(len(TONE)))
+    return path
+
+
 @pytest.fixture
-def page(server: str) -> Iterator[Any]:
+def page(server: str, microphone: Path) -> Iterator[Any]:
     """The page in a browser of its own."""
     playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=[*FLAGS, f"--use-file-for-fake-audio-capture={microphone}"]
+        )
         context = browser.new_context(permissions=["microphone"])
         found = context.new_page()
         found.goto(f"http://{server}/page/index.html")
