@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from micdrop_agent._extras import install_command
 from micdrop_agent.errors import MicdropError
 from micdrop_agent.speech import Sentences
 
+UNSEEN = Path(__file__).with_name("speech_unseen.txt")
 CORPORA = {"plain": PLAIN, "hard": HARD, "fresh": FRESH, "later": LATER}
 LANGUAGES = sorted(PLAIN)
 PARAGRAPHS = [
@@ -91,6 +93,26 @@ def test_sentences_are_found_in_eight_languages(name: str) -> None:
     assert sorted(CORPORA[name]) == LANGUAGES
     assert 2 * right / (2 * right + false + missed) >= 0.985, (right, false, missed)
     assert false <= 2
+
+
+def test_sentences_are_found_in_sets_that_were_written_after_the_rules() -> None:
+    right = false = missed = sentences = 0
+    language = ""
+    for line in UNSEEN.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            language = line[2:]
+        elif line and not line.startswith(";"):
+            wanted = line.split("|")
+            text = "".join(wanted)
+            found = ends(by_fours(text, language))
+            assert found == ends(cut(text, [], language))
+            right += len(found & ends(wanted))
+            false += len(found - ends(wanted))
+            missed += len(ends(wanted) - found)
+            sentences += len(wanted)
+    assert sentences > 1000
+    assert 2 * right / (2 * right + false + missed) >= 0.985, (right, false, missed)
+    assert false <= sentences / 40
 
 
 @pytest.mark.parametrize(("language", "text"), PARAGRAPHS)

@@ -10,16 +10,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from micdrop_agent.speech._marks import OPENERS, is_lower
+from micdrop_agent.speech._marks import OPENERS, has_case, is_lower
 from micdrop_agent.speech._words import (
+    ARTICLES,
+    GOES_ON,
     HOURS,
     LAST,
+    MAY_LAST,
     MONTHS_FOLLOW,
     NEVER_LAST,
     NOT_AFTER_HOURS,
     NUMBERED,
     PARTICLES,
     STARTERS,
+    UNITS,
     WORDS_TOO,
 )
 
@@ -38,6 +42,8 @@ _ELLIPSES: Final = ("..", "…", "‥")
 _REFUSES: Final = frozenset({"no"})
 """Written so it is the word; "No. 12" has a capital."""
 _FIRST_PERSON: Final = frozenset({"i", "i'm", "i'd", "i'll", "i've"})
+_COMMON: Final = 4
+"""Letters that a word has at least if it is not to be taken for a short form."""
 _CONTEXT: Final = 240
 """Characters before the dot that sentencex sees; its work grows with them."""
 
@@ -55,6 +61,8 @@ class Dots:
         self._segment = segment
         self._starters = STARTERS.get(language, frozenset())
         self._never_last = NEVER_LAST.get(language, frozenset())
+        self._particles = PARTICLES - ARTICLES.get(language, frozenset())
+        self._may_last = MAY_LAST.get(language, frozenset())
 
     def end_sentence(self, before: str, run: str, after: str) -> bool:
         """Whether the run of dots between ``before`` and the word ``after`` ends a sentence.
@@ -78,6 +86,18 @@ class Dots:
         decided = self._by_token(token, before, word)
         return self._by_vote(before, word) if decided is None else decided
 
+    def is_plain_end(self, before: str, word: str) -> bool:
+        """Whether a short piece ends in a common word, and a sentence begins behind it: "Maybe. The"."""
+        token, word = _token(before), word.lstrip(_BEFORE_WORD)
+        plain = token.casefold()
+        common = plain in self._starters or (len(token) >= _COMMON and token.isalpha())
+        return (
+            common
+            and token not in self._may_last
+            and plain not in self._never_last
+            and (self._starts(word) or not has_case(word[:1]) or _plain(word) in self._never_last)
+        )
+
     def _ends_at_ellipsis(self, word: str) -> bool:
         # Where nothing but the next word tells, a pause inside the sentence is the smaller fault.
         if not word or not word[0].isupper():
@@ -94,17 +114,28 @@ class Dots:
         if plain in LAST or (plain in HOURS and _may_follow_hours(word)):
             return True
         single = len(_bases(token)) == 1 and token[:1].isalpha()
-        if single and not token.isupper() and _NUMBER.fullmatch(_token(before[: -len(token)].rstrip())):
-            return True  # a unit behind its number: "um 9 h."
-        if plain in self._never_last and token not in WORDS_TOO:
+        if self._is_unit(token, single=single) and _NUMBER.fullmatch(_token(before[: -len(token)].rstrip())):
+            return not word[:1].isdigit() and _plain(word) not in GOES_ON  # a unit behind its number: "um 9 h."
+        if (plain in self._never_last or plain.rpartition("-")[2] in self._never_last) and token not in WORDS_TOO:
             return False
-        if word[:1].isdigit() and (plain in NUMBERED or plain.endswith("str")) and token not in _REFUSES:
+        if word[:1].isdigit() and token not in _REFUSES and self._takes_number(plain):
             return False
         if single:
-            return self._starts(word) and _plain(word) not in PARTICLES
-        if _SHORT.fullmatch(token) or (len(token) == 2 and token.isupper() and token[0] == token[1]):  # noqa: PLR2004 - UU, EE
+            return self._starts(word) and (token.islower() or _plain(word) not in self._particles)
+        doubled = len(token) == 2 and token.isupper() and token[0] == token[1]  # noqa: PLR2004 - UU, EE
+        if token in self._may_last or _SHORT.fullmatch(token) or doubled:
             return self._starts(word)
         return None
+
+    def _takes_number(self, plain: str) -> bool:
+        """Whether a number behind this word belongs to it: few sentences begin with one, and many short forms have one."""
+        unknown_short = len(plain) <= _COMMON and plain.isalpha() and plain not in self._starters
+        return unknown_short or plain in NUMBERED or plain.endswith("str")
+
+    def _is_unit(self, token: str, *, single: bool) -> bool:
+        if self._language == "hi":
+            return False  # its sentences end in a mark of their own
+        return (single and not token.isupper()) or (token in UNITS and self._language != "de")
 
     def _ends_at_number(self, token: str, word: str) -> bool:
         ordinal = len(token) <= 2 and self._language in MONTHS_FOLLOW  # noqa: PLR2004 - 31 days, 21 centuries
@@ -113,6 +144,8 @@ class Dots:
     def _starts(self, word: str) -> bool:
         """Whether sentences begin with ``word``."""
         plain = _plain(word)
+        if len(plain) == 1 and word[1:2] == ".":
+            return False  # an initial
         if plain in self._starters:
             return True
         return re.split("['\u2019-]", plain, maxsplit=1)[0] in self._starters

@@ -20,6 +20,7 @@ __all__ = [
     "TERMINATORS",
     "WINDOW",
     "has_blank_line",
+    "has_case",
     "is_lower",
     "is_unspaced",
     "letters",
@@ -56,6 +57,11 @@ def is_unspaced(char: str) -> bool:
 def is_lower(char: str) -> bool:
     """Whether ``char`` is a small letter of a script that has capitals."""
     return char.islower() and char.upper() != char
+
+
+def has_case(char: str) -> bool:
+    """Whether ``char`` is a letter of a script that has capitals, or no letter at all."""
+    return not char.isalpha() or char.upper() != char or char.lower() != char
 
 
 def letters(text: str) -> int:

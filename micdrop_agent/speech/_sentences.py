@@ -14,6 +14,7 @@ Guarantees, each one pinned in tests/test_speech_sentences.py:
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from micdrop_agent.speech._dots import Dots
@@ -24,8 +25,10 @@ from micdrop_agent.speech._marks import (
     HARD,
     MARK,
     OPENERS,
+    TERMINATORS,
     WINDOW,
     has_blank_line,
+    has_case,
     is_lower,
     is_unspaced,
     letters,
@@ -41,12 +44,14 @@ _SHORTEST: Final = 8
 _LONGEST: Final = 400
 """Characters of a piece without any end: about 25 seconds of speech."""
 
-_SAYS: Final = frozenset("说道问答喊叫說問")
+_SAYS: Final = re.compile("[说问答喊叫告說問]|(?<![知味街人车報报])道(?![路理歉德士])")
 """What Chinese puts behind a quotation that belongs to its sentence."""
 
 _SAYS_WITHIN: Final = 5
 _MARKS_THAT_GO_ON: Final = frozenset(",;:，、；：،؛")
 """What never begins a sentence."""
+
+_AROUND: Final = " .,:;!?।؟"
 
 _OPENING: Final = {")": "(", "）": "（", "]": "[", "】": "【", "》": "《", "〉": "〈", "〕": "〔"}
 
@@ -164,7 +169,10 @@ class Sentences:
             return (space_end if self._text[:start].strip() else 0), space_end
         ends = self._ends(look, start, end, space_end)
         if ends and not self._text[start:end].strip(".…‥") and end > start:
-            ends = letters(self._text[:start]) >= self._min_letters
+            before = self._text[:start]
+            ends = letters(before) >= self._min_letters or (
+                bool(self._min_letters) and self._dots.is_plain_end(before, look.word(space_end))
+            )
         return (space_end if ends else 0), max(space_end, end)
 
     def _ends(self, look: Look, start: int, end: int, space_end: int) -> bool:
@@ -177,14 +185,23 @@ class Sentences:
         if after in _MARKS_THAT_GO_ON or not self._brackets_close(start, run):
             return False
         if any(mark in HARD for mark in run):
-            return not self._quotation_goes_on(look, run, end)
+            return not (self._quotation_goes_on(look, run, end) or self._says(look, run, space_end))
         if space_end == end and after and not self._touching(start, after):
             return False
         if "!" in run or "?" in run:
             return not is_lower(look.first_letter(space_end)) and not self._says(look, run, space_end)
-        if run[0] != "." and (is_unspaced(text[start - 1 : start]) or is_unspaced(after)):
+        unspaced = is_unspaced(text[start - 1 : start]) or is_unspaced(after)
+        if run[0] != "." and run[-1] in TERMINATORS and unspaced:
             return False  # the ellipsis of Chinese and Japanese is a pause
+        if run[:2] in {"..", "……"} and run[-1] not in TERMINATORS and not has_case(after or text[start - 1]):
+            return self._quotation_ends(look, run, end)
         return self._dots.end_sentence(text[:start], run, look.word(space_end))
+
+    def _quotation_ends(self, look: Look, run: str, end: int) -> bool:
+        """Whether the piece is a quotation that ends in an ellipsis, in a script whose next word tells nothing."""
+        if self._text.lstrip()[:1] not in OPENERS:
+            return False
+        return not (self._quotation_goes_on(look, run, end) or self._says(look, run, look.space_end(end)))
 
     def _touching(self, start: int, after: str) -> bool:
         """Whether a sentence may begin right behind the mark, without a space."""
@@ -193,7 +210,7 @@ class Sentences:
     def _brackets_close(self, start: int, run: str) -> bool:
         """Whether a bracket that closes in ``run`` was opened where this piece begins, and not inside its sentence."""
         closing = next((mark for mark in run if mark in _OPENING), None)
-        if closing is None:
+        if closing is None or run[-1] in TERMINATORS:
             return True
         opened = self._text.rfind(_OPENING[closing], 0, start)
         return opened >= 0 and not self._text[:opened].strip(OPENERS + " \n\t")
@@ -206,17 +223,21 @@ class Sentences:
             return False
         phrase = look.phrase(end, _SAYS_WITHIN)
         # What a colon follows announces the next quotation.
-        return bool(_SAYS.intersection(phrase)) and look.char(end + len(phrase)) not in {"：", ":"}
+        return _SAYS.search(phrase) is not None and look.char(end + len(phrase)) not in {"：", ":"}
 
     def _says(self, look: Look, run: str, start: int) -> bool:
         """Whether a quotation has closed, and its sentence goes on with who said it."""
-        first, second = SAID.get(self._language, (None, None))
-        if first is None or run[-1] in "!?":
+        within, verbs = SAID.get(self._language, (0, frozenset[str]()))
+        if run[-1] in TERMINATORS:
             return False
-        word = look.word(start)
-        if word.casefold() not in first:
-            return False
-        return not second or look.word(start + len(word)).strip(" .,:;!?।").casefold() in second
+        for _ in range(within):
+            word = look.word(start)
+            if word.strip(_AROUND).casefold() in verbs:
+                return word[-1:] not in {":", "："}  # a colon announces the next quotation
+            if word[-1:] in TERMINATORS:
+                return False
+            start = look.space_end(start + len(word))
+        return False
 
     def _cut_by_length(self) -> int:
         """The best place for a cut in a piece that is too long."""

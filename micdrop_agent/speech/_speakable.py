@@ -350,6 +350,8 @@ class Speakable:
     def _escape(self) -> bool:
         if len(self._text) == 1:
             return self._final and self._say(1)
+        if self._text[1] == "\n":
+            return self._drop(1)  # a line break
         if self._text[1] not in _ESCAPED:
             return self._say(1)
         return self._replace(2, self._text[1])
