@@ -186,6 +186,33 @@ def test_c7_a_client_may_send_anything(backend: Backend, sent: list[str | bytes]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_c7_who_sends_a_flood_and_leaves_keeps_no_call_alive(backend: Backend) -> None:
+    async def scenario() -> None:
+        link, client = memory_link()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100_000):
+                client.put(b"x" * 20)
+            with anyio.fail_after(20):
+                await Call(link, stt=ScriptedSTT("x")).run()
+            tasks.cancel_scope.cancel()
+        assert client.closed == (4400, "Too many frames")
+
+    async def speech_that_waited() -> None:
+        """Two minutes of speech that come at once, after the network stood still."""
+        link, client = memory_link()
+        stt = ScriptedSTT("x")
+        client.speak(120)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(Call(link, stt=stt).run)
+            await client.receives("Message")
+            client.close()
+        assert stt.audio == [120 * 32_000]
+
+    run_virtual(backend, scenario)
+    run_virtual(backend, speech_that_waited)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_c7_a_flood_is_bounded_and_disturbs_no_other_call(backend: Backend) -> None:
     """10 MB in a second, in a turn and outside of one: what waits on our side stays small."""
 

@@ -18,13 +18,19 @@ BYTES: Final = 32 * BYTES_PER_SECOND
 BYTES_REFILL: Final = 10 * BYTES_PER_SECOND
 
 
+MOST_WAITED: Final = 15.0
+"""Seconds that a client may be ahead of what is read; beyond that its call ends, so that one who sends a flood and
+leaves keeps no call alive: whoever reads slowly also learns late that nobody is there."""
+
+
 class Budget:
     """A token bucket of frames and one of bytes."""
 
-    __slots__ = ("_at", "_bytes", "_frames")
+    __slots__ = ("_at", "_bytes", "_frames", "_waited")
 
     def __init__(self, now: float) -> None:
         self._at = now
+        self._waited = 0.0
         self._frames: float = FRAMES
         self._bytes: float = BYTES
 
@@ -33,4 +39,11 @@ class Budget:
         passed, self._at = now - self._at, now
         self._frames = min(FRAMES, self._frames + passed * FRAMES_PER_SECOND) - 1
         self._bytes = min(BYTES, self._bytes + passed * BYTES_REFILL) - count
-        return max(0.0, -self._frames / FRAMES_PER_SECOND, -self._bytes / BYTES_REFILL)
+        pause = max(0.0, -self._frames / FRAMES_PER_SECOND, -self._bytes / BYTES_REFILL)
+        self._waited = 0.0 if self._frames > FRAMES // 2 else self._waited + pause
+        return pause
+
+    @property
+    def is_flood(self) -> bool:
+        """Whether the client has been too fast for too long."""
+        return self._waited > MOST_WAITED

@@ -22,6 +22,7 @@ from micdrop_agent.call import _frames as frames
 from micdrop_agent.call._budget import Budget
 from micdrop_agent.call._ear import Ear
 from micdrop_agent.call._mouth import Mouth
+from micdrop_agent.call._params import BAD_REQUEST
 from micdrop_agent.call._result import CallResult, TurnRecord
 from micdrop_agent.call._watch import Watch
 from micdrop_agent.events import (
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from micdrop_agent.events import Event
 
 __all__ = ["Session"]
+
+REFUSE_TIMEOUT = 1.0
+"""Seconds for the closing of the connection of a client that is cut off."""
 
 MAX_CLASSIFICATIONS = 8
 """Classifications that may be in progress; more turns are not classified (C7)."""
@@ -156,9 +160,19 @@ class Session:
                     # A flood is read slowly, so that it fills the client's own buffers and not ours (C7).
                     pause = budget.spend(len(frame), self.clock())
                     if pause > 0:
+                        if budget.is_flood:
+                            await self._refuse_flood()
+                            return
                         await anyio.sleep(pause)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return
+
+    async def _refuse_flood(self) -> None:
+        """End the call of a client that sends far more than anybody can say (C7)."""
+        self.log.warning("the client sends far too many frames; the call ends")
+        with anyio.move_on_after(REFUSE_TIMEOUT):
+            # With this code the browser client does not come back.
+            await self.link.close(BAD_REQUEST, "Too many frames")
 
     def _on_frame(self, frame: str | bytes) -> None:
         if not isinstance(frame, str):
