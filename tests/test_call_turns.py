@@ -119,6 +119,8 @@ def test_a_turn_detector_says_when_the_caller_has_finished(
             client.speak(0.5)
             await client.receives("audio")
             assert anyio.current_time() == pytest.approx(answered_after)
+            # Who is to go on is listened to: the client stops waiting for audio.
+            assert client.names.count("SkipAnswer") == 1 + (verdict in {False, (0.5, False)})
             assert (detector.samples, detector.resets) == (8000, 1)
 
     run_virtual(backend, scenario)

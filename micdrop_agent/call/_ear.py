@@ -284,17 +284,23 @@ class Ear:
             self._session.start(lambda: self._wait_for_verdict(verdict, listening), "micdrop turn detector")
         elif verdict:
             self._turn_over()
+        else:
+            self._mouth.skip()  # the caller is to go on, and the client to listen
 
     async def _wait_for_verdict(self, verdict: Awaitable[bool], listening: Listening | None) -> None:
         finished = False
-        with anyio.move_on_after(self._options.turn_max_wait):  # then the turn is over anyway
+        with anyio.move_on_after(self._options.turn_max_wait) as scope:  # then the turn is over anyway
             try:
                 finished = await verdict
             except Exception:  # foreign code (C6)
                 self._session.log.exception("the turn detector raised")
                 finished = True
-        if finished and self.holding and self.awaited is listening:
+        if scope.cancelled_caught or not self.holding or self.awaited is not listening:
+            return
+        if finished:
             self._turn_over()
+        else:
+            self._mouth.skip()
 
     # -- clocks
 

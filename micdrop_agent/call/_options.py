@@ -95,7 +95,7 @@ class Options:
     send_tools: bool = False
     send_system: bool = False
     turn_detector: TurnDetector | None = None
-    turn_max_wait: float = 3.0
+    turn_max_wait: float = 4.0
     classifier: Classifier | None = None
     send_classification: bool = True
     idle: Idle | None = None

@@ -90,7 +90,10 @@ class TurnDetector(Protocol):
         ...
 
     def predict(self) -> bool | Awaitable[bool]:
-        """Whether the sentence sounds finished; sync or async."""
+        """Whether the sentence sounds finished; sync or async.
+
+        If not, the client is told to listen (``SkipAnswer``), and answered after ``turn_max_wait`` anyway.
+        """
         ...
 
     def reset(self) -> None:
