@@ -169,6 +169,36 @@ async def test_a_server_that_was_restarted_without_its_data_gets_the_call_again(
         assert await store.load("a") == list(agent.conversation)
 
 
+async def test_a_server_that_went_back_to_an_older_state_gets_what_it_lost(server: Server) -> None:
+    """As a replica that lacks the last seconds when it takes over."""
+    async with RedisStore(server.url, lease=3) as store:
+        async with ScriptedAgent(["Yes."] * 9) as agent:
+            recorder = await agent.attach(store, "a")
+            await say(agent, "kept")
+            await agent.flush()
+            assert server.ask("SAVE").startswith(b"+OK")
+            await say(agent, "lost")
+            await agent.flush()
+            await anyio.to_thread.run_sync(server.stop)
+            await anyio.to_thread.run_sync(server.start)
+            with anyio.fail_after(20):
+                await say(agent, "after")
+                await until(lambda: not recorder.pending and recorder.error is None)
+            assert not recorder.moved
+        assert await store.load("a") == list(agent.conversation)
+
+
+async def test_a_request_of_a_writer_that_gave_the_call_back_opens_it_no_more(shared: Server) -> None:
+    async with RedisStore(shared.url) as store:
+        log = await store.open_call("late")
+        await log.apply([Change(1, 0, 0, (HELLO,))])
+        await log.aclose()
+        log._closed = False  # as if the request had been on its way
+        with pytest.raises(CallMovedError):
+            await log.apply([Change(2, 1, 0, (HELLO,))])
+        await (await store.open_call("late")).aclose()
+
+
 async def test_a_server_that_is_stopped_for_longer_than_the_lease_ends_no_call(server: Server) -> None:
     async with RedisStore(server.url, lease=1.5) as store:
         async with ScriptedAgent(["Yes."] * 9) as agent:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from micdrop_agent.store.history import repaired
 from micdrop_agent.store.jsonl import export_jsonl, import_jsonl
+from micdrop_agent.store.postgres import PostgresStore
 from micdrop_agent.store.protocol import (
     CallInfo,
     CallInUseError,
@@ -48,6 +49,7 @@ __all__ = [
     "Change",
     "ConversationStore",
     "LeasedCallLog",
+    "PostgresStore",
     "RedisStore",
     "SqliteStore",
     "StoreError",

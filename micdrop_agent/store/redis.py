@@ -1,32 +1,22 @@
 """``RedisStore``: calls in Redis or Valkey, for the workers of many machines.
 
-    CallRecorder ─▶ RedisCall.apply ─▶ one Lua script: is it still mine? then store, and extend the lease
-                └─▶ RedisCall.hold  ─▶ the same without changes, each third of the lease
+    CallRecorder ─▶ LeasedCall ─▶ RedisScripts ─▶ one Lua script, one round trip, for each step
 
-Invariants, pinned in tests/test_store_redis.py:
-
-1. Two owners never write: each opening gets a higher fence, and the script compares it.
-2. A writer that was paused for longer than its lease writes nothing more, also if nobody took the call.
-3. A server that is away, or has forgotten everything, ends no call: the call is stored again when it is back.
+The invariants are those of ``store.lease``; what the server does is in ``store.redis_scripts``.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-import uuid
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import anyio.lowlevel
 
-from micdrop_agent import wire
 from micdrop_agent.options import check_flag, check_seconds
 from micdrop_agent.store import redis_scripts
-from micdrop_agent.store.encode import encoded
-from micdrop_agent.store.protocol import CallInUseError, CallMovedError, StoreError, UnknownCallError, check_call_id
+from micdrop_agent.store.lease import LeasedCall, Owner, items_of, writer_name
+from micdrop_agent.store.protocol import CallInUseError, StoreError, UnknownCallError, check_call_id
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -39,9 +29,6 @@ __all__ = ["RedisStore"]
 
 STREAM_TIMEOUT: Final = 5.0
 """Seconds that one request may take; the call does not wait for it."""
-
-MOVED: Final = -1
-FORGOTTEN: Final = -2
 
 
 class RedisStore:
@@ -81,15 +68,12 @@ class RedisStore:
         check_seconds("lease", lease, zero=False)
         check_seconds("ttl", ttl, zero=False, none=True)
         check_flag("take_over", take_over)
-        self.lease = lease
-        self._ttl = 0 if ttl is None else round(ttl * 1000)
         self._take_over = take_over
-        self._prefix = prefix
         self._client: Any = coredis.Redis.from_url(
             url, decode_responses=True, stream_timeout=STREAM_TIMEOUT, connect_timeout=STREAM_TIMEOUT
         )
         self._name = url.rpartition("@")[2]  # without a password
-        self._scripts: dict[str, Any] = {}
+        self._scripts = RedisScripts(self._client, self._name, prefix, lease, ttl)
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -102,7 +86,7 @@ class RedisStore:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def open_call(self, call_id: str) -> RedisCall:
+    async def open_call(self, call_id: str) -> LeasedCall:
         """See ``ConversationStore.open_call``; ``agent.attach()`` does it for you.
 
         Raises:
@@ -110,160 +94,88 @@ class RedisStore:
             StoreError: The server cannot be reached.
         """
         check_call_id(call_id)
-        writer = f"{socket.gethostname()} process {os.getpid()}, {uuid.uuid4().hex[:12]}"
-        arguments = [writer, self.lease_ms, self._ttl, time.time(), int(self._take_over)]
-        # Shielded: a call that was taken for a caller that is gone would be locked until the lease ends.
+        writer = writer_name()
         opened, answer = 0, list[Any]()
+        # Shielded: a call that was taken for a caller that is gone would be locked until the lease ends.
         with anyio.CancelScope(shield=True):
-            opened, *answer = await self.run(redis_scripts.OPEN, call_id, arguments)
+            opened, *answer = await self._scripts.open(call_id, writer, take_over=self._take_over)
         if not opened:
             raise CallInUseError(call_id, answer[0])
-        fence, number, bodies = answer
-        return RedisCall(self, call_id, writer, int(fence), int(number), list(bodies))
+        fence, previous, number, bodies = answer
+        return LeasedCall(self._scripts, Owner(call_id, int(fence), writer, previous), int(number), list(bodies))
 
     async def load(self, call_id: str) -> list[Item]:
-        """The conversation of a call as it is now, also while a worker has it open.
+        """The conversation of a call as it is now, also while a writer has it open.
 
         Raises:
             UnknownCallError: There is no such call.
             StoreError: The server cannot be reached, or the call is damaged.
         """
-        known, *bodies = await self.run(redis_scripts.LOAD, call_id, [])
+        known, *bodies = await self._scripts.load(call_id)
         if not known:
             raise UnknownCallError(call_id)
         return items_of(call_id, bodies[0])
 
-    @property
-    def lease_ms(self) -> int:
-        """The lease in milliseconds, as the server counts."""
-        return max(1, round(self.lease * 1000))
 
-    @property
-    def ttl_ms(self) -> int:
-        """How long a call is kept, likewise; 0 for ever."""
-        return self._ttl
-
-    async def run(self, script: str, call_id: str, arguments: Sequence[Any]) -> Any:
-        """Run a script on the keys of a call; for ``RedisCall``."""
-        keys = [f"{self._prefix}:{{{call_id}}}:{name}" for name in ("head", "items", "owner")]
-        ready = self._scripts.get(script)
-        if ready is None:
-            ready = self._scripts[script] = self._client.register_script(script)
-        with _errors(f"call {call_id!r} in {self._name}"):
-            return await ready(keys=keys, args=list(arguments))
-
-
-class RedisCall:
-    """A call that is open for writing; made by ``RedisStore.open_call``.
+class RedisScripts:
+    """The server as a ``LeasedCall`` sees it.
 
     Args:
-        store: Where it is.
-        call_id: The call.
-        writer: The name of this writer.
-        fence: Its number; a later writer has a higher one.
-        number: Number of the last stored change.
-        bodies: The items as they are stored.
+        client: The client of coredis.
+        name: The server's address, for people.
+        prefix: What the keys begin with.
+        lease: Seconds.
+        ttl: Seconds, or ``None``.
     """
 
-    def __init__(
-        self, store: RedisStore, call_id: str, writer: str, fence: int, number: int, bodies: list[str]
-    ) -> None:
-        self._store = store
-        self._call_id = call_id
-        self._writer = writer
-        self._fence = fence
-        self._bodies = bodies
-        """What the server has, to give it again to one that was restarted without it."""
-        self._stored = number
-        self._awake: float | None = None
-        """When ``hold()`` last ran: a process that was paused notices by it."""
-        self._closed = False
-        self.number = number
-        self.items: Sequence[Item] = items_of(call_id, bodies)
+    def __init__(self, client: Any, name: str, prefix: str, lease: float, ttl: float | None) -> None:
+        self.lease = lease
+        self._client = client
+        self._name = name
+        self._prefix = prefix
+        self._lease_ms = max(1, round(lease * 1000))
+        self._ttl_ms = 0 if ttl is None else round(ttl * 1000)
+        self._ready: dict[str, Any] = {}
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        """See ``CallLog.apply``.
+    async def open(self, call_id: str, writer: str, *, take_over: bool) -> list[Any]:
+        """See ``redis_scripts.OPEN``."""
+        arguments = [writer, self._lease_ms, self._ttl_ms, time.time(), int(take_over)]
+        return list(await self._run(redis_scripts.OPEN, call_id, arguments))
 
-        Raises:
-            CallMovedError: Another worker took the call over, or this one was paused for too long.
-            StoreError: The server cannot be reached, or has no room.
-            RuntimeError: The call was closed.
-        """
-        if self._closed:
-            raise RuntimeError("this call was closed; open it again to write it")
-        self._check_awake()
-        new = [(change, [encoded(item) for item in change.come]) for change in changes]
-        arguments: list[Any] = [*self._identity(), time.time()]
-        for change, bodies in new:
+    async def load(self, call_id: str) -> list[Any]:
+        """``[0]``, or ``[1, items]``."""
+        return list(await self._run(redis_scripts.LOAD, call_id, []))
+
+    async def apply(self, owner: Owner, changes: Sequence[tuple[Change, Sequence[str]]]) -> int:
+        """See ``lease.Server``."""
+        arguments = [*self._identity(owner), time.time()]
+        for change, bodies in changes:
             arguments += [change.number, change.index, change.gone, len(bodies), *bodies]
-        if await self._run(redis_scripts.APPLY, arguments) == FORGOTTEN:
-            await self._restore()
-            await self._run(redis_scripts.APPLY, arguments)
-        for change, bodies in new:
-            if change.number > self._stored:
-                self._bodies[change.index : change.index + change.gone] = bodies
-                self._stored = change.number
+        return int(await self._run(redis_scripts.APPLY, owner.call_id, arguments))
 
-    async def hold(self) -> None:
-        """Extend the lease again and again; see ``LeasedCallLog.hold``.
+    async def renew(self, owner: Owner, number: int) -> int:
+        """See ``lease.Server``."""
+        return int(await self._run(redis_scripts.RENEW, owner.call_id, [*self._identity(owner), number]))
 
-        Raises:
-            CallMovedError: Another worker took the call over, or this one was paused for too long.
-        """
-        pause = self._store.lease / 3
-        while not self._closed:
-            self._check_awake()
-            self._awake = anyio.current_time()
-            # A server that is away is waited for: the lease is lost to another worker only.
-            with anyio.move_on_after(pause):
-                try:
-                    if await self._run(redis_scripts.RENEW, self._identity()) == FORGOTTEN:
-                        await self._restore()
-                except CallMovedError:
-                    raise
-                except StoreError:
-                    pass  # reported when there is something to store
-            self._check_awake()
-            self._awake = anyio.current_time()
-            await anyio.sleep(pause)
+    async def restore(self, owner: Owner, number: int, bodies: Sequence[str]) -> int:
+        """See ``lease.Server``."""
+        arguments = [*self._identity(owner), time.time(), number, *bodies]
+        return int(await self._run(redis_scripts.RESTORE, owner.call_id, arguments))
 
-    async def aclose(self) -> None:
-        """See ``CallLog.aclose``.
+    async def release(self, owner: Owner) -> None:
+        """See ``lease.Server``."""
+        await self._run(redis_scripts.RELEASE, owner.call_id, [owner.fence, owner.writer])
 
-        Raises:
-            StoreError: The server cannot be reached; the call is free when the lease ends.
-        """
-        if self._closed:
-            await anyio.lowlevel.checkpoint()
-            return
-        self._closed = True
-        with anyio.CancelScope(shield=True):
-            await self._store.run(redis_scripts.RELEASE, self._call_id, [self._fence, self._writer])
+    def _identity(self, owner: Owner) -> list[Any]:
+        return [owner.fence, owner.writer, owner.previous, self._lease_ms, self._ttl_ms]
 
-    def _identity(self) -> list[Any]:
-        return [self._fence, self._writer, self._store.lease_ms, self._store.ttl_ms]
-
-    def _check_awake(self) -> None:
-        # Invariant 2: the clock goes on while a process is stopped, and nothing of it ran since then.
-        if self._awake is not None and anyio.current_time() - self._awake > self._store.lease:
-            raise CallMovedError(self._call_id, "this process was paused for longer than its lease")
-
-    async def _run(self, script: str, arguments: Sequence[Any]) -> int:
-        outcome = int(await self._store.run(script, self._call_id, arguments))
-        if outcome == MOVED:
-            raise CallMovedError(self._call_id)
-        return outcome
-
-    async def _restore(self) -> None:
-        await self._run(redis_scripts.RESTORE, [*self._identity(), time.time(), self._stored, *self._bodies])
-
-
-def items_of(call_id: str, bodies: Sequence[str]) -> list[Item]:
-    """The items that are stored as ``bodies``."""
-    try:
-        return wire.loads("[" + ",".join(bodies) + "]")
-    except (wire.WireError, RecursionError) as error:
-        raise StoreError(f"call {call_id!r} is damaged: {error}") from error
+    async def _run(self, script: str, call_id: str, arguments: Sequence[Any]) -> Any:
+        keys = [f"{self._prefix}:{{{call_id}}}:{name}" for name in ("head", "items", "owner")]
+        ready = self._ready.get(script)
+        if ready is None:
+            ready = self._ready[script] = self._client.register_script(script)
+        with _errors(f"call {call_id!r} in {self._name}"):
+            return await ready(keys=keys, args=list(arguments))
 
 
 @contextmanager

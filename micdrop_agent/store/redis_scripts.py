@@ -1,9 +1,10 @@
 """What the Redis server does for ``RedisStore``, each in one atomic step (Lua).
 
-    {call}:head   hash: fence, number, created, changed     {call}:items   list of items as wire JSON
+    {call}:head   hash: fence, writer, number, created, changed     {call}:items   list of items as wire JSON
     {call}:owner  the writer's name, with the time of the lease
 
 ``fence`` grows with each writer. Only the writer with the highest one has an effect, whatever its clock says.
+``writer`` is whom it was given to: a server that lost its data gives the same number again.
 """
 
 from __future__ import annotations
@@ -16,41 +17,61 @@ OPEN: Final = """
 local head, items, owner = KEYS[1], KEYS[2], KEYS[3]
 local writer, lease, ttl, now, take = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local present = redis.call('GET', owner)
-if present and take ~= '1' then return {0, present} end
+if present and present ~= writer and take ~= '1' then return {0, present} end
+local previous = redis.call('HGET', head, 'writer') or ''
 local fence = redis.call('HINCRBY', head, 'fence', 1)
 redis.call('HSETNX', head, 'created', now)
 redis.call('HSETNX', head, 'number', '0')
+redis.call('HSET', head, 'writer', writer)
 redis.call('SET', owner, writer, 'PX', lease)
 if ttl ~= '0' then redis.call('PEXPIRE', head, ttl) redis.call('PEXPIRE', items, ttl) end
-return {1, fence, tonumber(redis.call('HGET', head, 'number')), redis.call('LRANGE', items, 0, -1)}
+return {1, fence, previous, tonumber(redis.call('HGET', head, 'number')), redis.call('LRANGE', items, 0, -1)}
 """
-"""Open a call for a writer: ``{0, the present writer}``, or ``{1, fence, number, items}``."""
+"""Open a call for a writer: ``{0, the present writer}``, or ``{1, fence, the writer before, number, items}``."""
 
 _MINE: Final = """
 local head, items, owner = KEYS[1], KEYS[2], KEYS[3]
-local fence, writer, lease, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local fence, writer, previous, lease, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local last = redis.call('HGET', head, 'fence')
-if not last then return -2 end
-if last ~= fence then return -1 end
 local present = redis.call('GET', owner)
 if present and present ~= writer then return -1 end
-redis.call('SET', owner, writer, 'PX', lease)
+if not last then return -2 end
+local who = redis.call('HGET', head, 'writer')
+if last ~= fence or who ~= writer then
+  if tonumber(last) < tonumber(fence) and who == previous then return -2 end
+  return -1
+end
 """
-"""-1: another writer has the call. -2: the server knows nothing of it any more. Otherwise the lease begins again."""
+"""-1: another writer has the call. -2: the server lost what it had.
+
+A server that went back to its state of before this opening names the writer before; one that a later writer
+has opened since then names that one.
+"""
+
+_EXTEND: Final = """
+if present then redis.call('PEXPIRE', owner, lease) else redis.call('SET', owner, writer, 'PX', lease) end
+if ttl ~= '0' then redis.call('PEXPIRE', head, ttl) redis.call('PEXPIRE', items, ttl) end
+"""
+"""The lease begins again. At the end: a full server lets a script go on that has written something, so what
+needs room comes first and is refused as a whole; and a lease that only goes on needs none.
+"""
 
 RENEW: Final = (
     _MINE
     + """
-if ttl ~= '0' then redis.call('PEXPIRE', head, ttl) redis.call('PEXPIRE', items, ttl) end
-return 0
+if tonumber(redis.call('HGET', head, 'number')) < tonumber(ARGV[6]) then return -2 end
 """
+    + _EXTEND
+    + "return 0"
 )
 
 APPLY: Final = (
     _MINE
     + """
 local number = tonumber(redis.call('HGET', head, 'number'))
-local at = 6
+local at = 7
+if ARGV[at] and tonumber(ARGV[at]) > number + 1 then return -2 end
+redis.call('HSET', head, 'changed', ARGV[6])
 while at <= #ARGV do
   local change, index, gone, come = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   at = at + 4
@@ -63,24 +84,33 @@ while at <= #ARGV do
   end
   at = at + come
 end
-redis.call('HSET', head, 'number', number, 'changed', ARGV[5])
-if ttl ~= '0' then redis.call('PEXPIRE', head, ttl) redis.call('PEXPIRE', items, ttl) end
-return number
+redis.call('HSET', head, 'number', number)
 """
+    + _EXTEND
+    + "return number"
 )
 """Store changes: for each its number, index, how many items go, how many come, and these."""
 
 RESTORE: Final = """
 local head, items, owner = KEYS[1], KEYS[2], KEYS[3]
-if redis.call('EXISTS', head) == 1 then return -1 end
-redis.call('HSET', head, 'fence', ARGV[1], 'number', ARGV[6], 'created', ARGV[5], 'changed', ARGV[5])
+local fence, writer, previous, lease, ttl, now, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local present = redis.call('GET', owner)
+if present and present ~= writer then return -1 end
+local last, who = redis.call('HGET', head, 'fence'), redis.call('HGET', head, 'writer')
+if last and who == writer and last == fence then
+  if tonumber(redis.call('HGET', head, 'number')) >= tonumber(number) then return 0 end
+elseif last and not (tonumber(last) < tonumber(fence) and who == previous) then
+  return -1
+end
+redis.call('HSETNX', head, 'created', now)
+redis.call('HSET', head, 'fence', fence, 'writer', writer, 'number', number, 'changed', now)
 redis.call('DEL', items)
-for at = 7, #ARGV do redis.call('RPUSH', items, ARGV[at]) end
-redis.call('SET', owner, ARGV[2], 'PX', ARGV[3])
-if ARGV[4] ~= '0' then redis.call('PEXPIRE', head, ARGV[4]) redis.call('PEXPIRE', items, ARGV[4]) end
+for at = 8, #ARGV do redis.call('RPUSH', items, ARGV[at]) end
+redis.call('SET', owner, writer, 'PX', lease)
+if ttl ~= '0' then redis.call('PEXPIRE', head, ttl) redis.call('PEXPIRE', items, ttl) end
 return 0
 """
-"""Put a call back that a server lost when it was restarted; by the writer that still has it."""
+"""Put a call back that a server lost, wholly or in part; by the writer that still has it."""
 
 LOAD: Final = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return {0} end
@@ -88,8 +118,10 @@ return {1, redis.call('LRANGE', KEYS[2], 0, -1)}
 """
 
 RELEASE: Final = """
-if redis.call('HGET', KEYS[1], 'fence') == ARGV[1] and redis.call('GET', KEYS[3]) == ARGV[2] then
+if redis.call('HGET', KEYS[1], 'fence') == ARGV[1] and redis.call('HGET', KEYS[1], 'writer') == ARGV[2] then
   redis.call('DEL', KEYS[3])
+  redis.call('HSET', KEYS[1], 'writer', '')
 end
 return 0
 """
+"""Give a call back; without its writer, because a request that arrives only now must not open it again."""
