@@ -264,6 +264,14 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session
+def fleet(session: nox.Session) -> None:
+    """Workers behind HAProxy are killed, stopped and left without Redis (5 minutes; ``-- --kills 5`` is shorter)."""
+    install(session, "examples", extras="[call,redis]")
+    session.run("python", "tests/fleet/kills.py", *session.posargs)
+    session.run("python", "tests/fleet/troubles.py")
+
+
+@nox.session
 def gate(session: nox.Session) -> None:
     """Fails when something has become much slower; ratios only, below a minute."""
     install(session, "bench", extras="[trio,openai]")

@@ -225,6 +225,10 @@ class ToolRun:
         self.output = json.dumps({"error": text}, ensure_ascii=False, separators=(",", ":"))
 
     async def _timed(self, tool: Tool, bound: BoundCall) -> Any:
+        recorder = self.turn.root.recorder
+        if recorder is not None and tool.execute is not None:
+            # The worker that goes on after a crash must know that this tool may have run.
+            await recorder.before_tool()
         new_scope = task_scope if self.apart else anyio.CancelScope
         limit = new_scope(shield=tool.on_cancel == "finish")
         if tool.timeout is not None:

@@ -108,6 +108,8 @@ class Mouth:
 
     def has_text(self, speaking: Speaking) -> None:
         """The agent has written something."""
+        if self.tts is None:
+            self._heard_more()
         if self.record.first_word_at is None:
             self.record.first_word_at = self.clock()
         answer = speaking.answer
@@ -120,6 +122,7 @@ class Mouth:
         if speaking is not self.current:
             return
         self.current = None
+        self._heard_more()
         self.quiet_since = self.clock()
         if speaking.failed and not speaking.wrote:
             self.tell_failure(spoken=True)
@@ -162,6 +165,16 @@ class Mouth:
         frame.stretch.note_sent(self.playback.total, len(frame.pcm))
         self.playback.sent(now, len(frame.pcm))
         self.barge.note_sent(frame, now)
+        self._heard_more()
+
+    def show_heard(self, items: list[Item]) -> None:
+        """Change ``items`` into what they would be if the client were gone now: it plays what it was sent."""
+        for speaking in reversed(self.audible):
+            speaking.show_heard(items, self.playback.total)
+
+    def _heard_more(self) -> None:
+        if self._session.recorder is not None:
+            self._session.recorder.heard_more()
 
     # -- the client's waiting
 

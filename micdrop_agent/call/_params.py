@@ -98,10 +98,22 @@ def close_code(error: BaseException | None) -> tuple[int, str]:
     """Close code and reason for what ended the work with a client.
 
     1000 after a call, and for a client that has gone by itself; the code of a refusal; 1001 for a
-    cancellation: the server goes away; 1011 for any other error.
+    cancellation, because the server goes away, and for a call that another worker has; 1011 for any other error.
     """
     if isinstance(error, CallRefusedError):
         return error.code, error.reason
+    if is_moved(error):
+        return GOING_AWAY, ""
     if error is None or isinstance(error, anyio.EndOfStream):
         return 1000, ""
     return (INTERNAL_ERROR if isinstance(error, Exception) else GOING_AWAY), ""
+
+
+def is_moved(error: BaseException | None) -> bool:
+    """Whether another worker has the call: the client that is sent away comes back to it."""
+    if not isinstance(error, MicdropError):
+        return False
+    # Only now: most calls have no store, which need not be loaded for them.
+    from micdrop_agent.store.protocol import CallMovedError
+
+    return isinstance(error, CallMovedError)

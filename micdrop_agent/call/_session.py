@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from micdrop_agent.call._options import Options
     from micdrop_agent.call._protocol import Link
     from micdrop_agent.events import Event
+    from micdrop_agent.store import CallMovedError, CallRecorder
 
 __all__ = ["Session"]
 
@@ -84,6 +85,9 @@ class Session:
         self._removers: list[Callable[[], None]] = []
         self._classifying = 0
         self._unknown = 0
+        self.recorder: CallRecorder | None = None
+        """Where workers share the store: is told what was heard."""
+        self._moved: CallMovedError | None = None
 
     # -- the run
 
@@ -102,10 +106,13 @@ class Session:
                         tasks.cancel_scope.cancel()
         finally:
             self._tasks = None
+        if self._moved is not None:
+            raise self._moved
         return self.result()
 
     def _open(self) -> None:
         self._follow_agent()
+        self._follow_store()
         self.start(self._write, "micdrop call writer")
         self.start(self.watch.run, "micdrop call clocks")
         self.mouth.wait()
@@ -122,6 +129,9 @@ class Session:
         self.closed = True
         # A client that has gone still plays what it has: all that was sent counts as heard.
         self.mouth.cut()
+        if self.recorder is not None:
+            self.recorder.show(None)
+            self.recorder = None
         self.ear.close()
         for remove in self._removers:
             remove()
@@ -280,6 +290,20 @@ class Session:
             agent.on(EndCallRequested, lambda _: self._on_end()),
             agent.on(ToolCalled, self._send_event),
         ]
+
+    def _follow_store(self) -> None:
+        recorder = None if self.agent is None else core_of(self.agent).root().recorder
+        if recorder is None:
+            return
+        self._removers.append(recorder.on_moved(self._on_moved))
+        if recorder.leased:
+            self.recorder = recorder
+            recorder.show(self.mouth.show_heard)
+
+    def _on_moved(self, error: CallMovedError) -> None:
+        """Another worker has the call: nothing more of it happens here."""
+        self._moved = error
+        self.stop()
 
     def _on_message(self, event: MessageAdded) -> None:
         role = event.message.role

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._core.heard import shorten, show_heard
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent.call._marks import Marks
 from micdrop_agent.call._outbox import AudioFrame
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from micdrop_agent.call._mouth import Mouth
     from micdrop_agent.call._protocol import TextToSpeech
     from micdrop_agent.call._result import TurnRecord
-    from micdrop_agent.messages import Message
+    from micdrop_agent.messages import Item, Message
 
 __all__ = ["Speaking"]
 
@@ -190,6 +191,16 @@ class Speaking:
             self.record.interrupted = True
             if self.message is not None:
                 self.mouth.correct(self.message, self.text[:heard])
+
+    def show_heard(self, items: list[Item], position: int) -> None:
+        """Change ``items`` as ``cut(position)`` changes the conversation."""
+        if self.voice.fenced or (self.over and (self.mouth.tts is None or self.marks.is_heard(position))):
+            return
+        if self.answer is not None:
+            ledger = self.answer.ledger
+            show_heard(ledger, items, ledger.received if self.mouth.tts is None else self.heard(position))
+        elif self.message is not None and self.mouth.tts is not None:
+            shorten(items, self.message, self.text[: self.heard(position)])
 
     def heard(self, position: int) -> int:
         """Characters of the text that were heard up to ``position`` of the playback."""

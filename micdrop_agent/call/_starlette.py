@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from micdrop_agent._extras import install_command
-from micdrop_agent.call._params import CallRefusedError, close_code
+from micdrop_agent.call._params import CallRefusedError, close_code, is_moved
 from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class StarletteLink:
         code, reason = close_code(error)
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self.close(code, reason)
-        return isinstance(error, CallRefusedError | anyio.EndOfStream)
+        return isinstance(error, CallRefusedError | anyio.EndOfStream) or is_moved(error)
 
     async def receive(self) -> str | bytes:
         """The next frame.
@@ -97,8 +97,8 @@ def starlette_link(websocket: WebSocket) -> StarletteLink:
                 await Call(link, agent=agent, stt=stt, tts=tts).run()
 
     Entering it accepts the connection, leaving it closes the connection: with 1000 after a call,
-    with the code of a ``CallRefusedError``, with 1001 if the server is shut down (the client
-    reconnects), and with 1011 after any other error, which goes on.
+    with the code of a ``CallRefusedError``, with 1001 if the server is shut down or another worker
+    has the call (``CallMovedError``; the client reconnects), and with 1011 after any other error, which goes on.
 
     Raises:
         MicdropError: Starlette is not installed; the message has the command that installs it.

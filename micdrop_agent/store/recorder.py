@@ -9,7 +9,9 @@ Invariants, pinned in tests/test_store_attach.py and tests/test_store_failures.p
    (the task was cancelled, the store raised) is given again with the same number, which the store ignores.
 2. The end of the block waits as long as the store makes progress, and at most ``close_timeout`` without.
    What is not stored then is in the error that is raised there.
-3. A call that another writer took over gets nothing more from here.
+3. A call that another writer took over gets nothing more from here, and its answer and tools end.
+4. Where workers share the store: a tool starts when its call is stored (or the store is known to be away), so the
+   worker that goes on after a crash never runs it again; and what is stored of an answer is what was heard of it.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from micdrop_agent._core.log import SafeLog
 from micdrop_agent.options import LEAVE_TIMEOUT, check_seconds
 from micdrop_agent.store.history import difference, joined
 from micdrop_agent.store.protocol import CallMovedError, Change, LeasedCallLog, StoreError, check_call_id
+from micdrop_agent.store.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
     from micdrop_agent.messages import Item
     from micdrop_agent.store.protocol import CallLog, ConversationStore
+    from micdrop_agent.store.view import ViewOf
 
 __all__ = ["CallRecorder", "attach"]
 
@@ -44,6 +48,9 @@ BATCH: Final = 256
 FIRST_RETRY: Final = 0.3
 LAST_RETRY: Final = 15.0
 """Seconds between two attempts to store the same changes; they double."""
+
+TOOL_PATIENCE: Final = 0.5
+"""Seconds that a tool waits until its call is stored; a store that is away is not waited for again."""
 
 logger: Final = SafeLog(logging.getLogger("micdrop_agent.store"))
 
@@ -116,6 +123,8 @@ class CallRecorder:
         self._wake = anyio.Event()
         self._lock = anyio.Lock()
         self._closing: anyio.CancelScope | None = None
+        self._on_moved: list[Callable[[CallMovedError], object]] = []
+        self._view: View | None = None
 
     @property
     def pending(self) -> int:
@@ -142,6 +151,52 @@ class CallRecorder:
             self._failed(error)
             raise self._problem() from error
 
+    # -- for a call
+
+    @property
+    def leased(self) -> bool:
+        """Whether the store is one that workers share."""
+        return isinstance(self._log, LeasedCallLog)
+
+    def on_moved(self, listener: Callable[[CallMovedError], object]) -> Callable[[], None]:
+        """Call ``listener`` when another writer takes the call over; the returned function removes it."""
+        self._on_moved.append(listener)
+        return lambda: self._on_moved.remove(listener)
+
+    def show(self, view: ViewOf | None) -> None:
+        """Store the conversation as ``view`` changes it, a list of items, in place; ``None``: as it is.
+
+        For a call, where more is written than was heard: a worker that dies leaves what was heard.
+        """
+        before, items = self._view, list(core_of(self._agent).conversation)
+        self._view = None if view is None else View(list(items), view)
+        if before is not None:
+            self._put(before.end(items))
+        if self._view is not None:
+            self._put(self._view.look(items, anyio.current_time()))
+
+    def heard_more(self) -> None:
+        """The view has changed; it is looked at soon, and not too often."""
+        if self._view is not None and self._view.changed():
+            self._wake.set()
+
+    async def before_tool(self) -> None:
+        """Wait until the call of a tool is stored.
+
+        Raises:
+            CallMovedError: Another writer took the call over: the tool is not to run here.
+        """
+        if self.leased and self.error is None:
+            with anyio.move_on_after(TOOL_PATIENCE) as patience:
+                try:
+                    await self._drain()
+                except Exception as error:  # noqa: BLE001 - foreign code: a store that fails must not end the call
+                    self._failed(error)
+            if patience.cancelled_caught:
+                self._failed(StoreError(f"not stored within {TOOL_PATIENCE:g} seconds; the tool runs", retryable=True))
+        if isinstance(self.error, CallMovedError):
+            raise self.error
+
     # -- the beginning
 
     async def begin(self) -> None:
@@ -151,8 +206,7 @@ class CallRecorder:
         if stored:
             history.replace(joined(stored, history))
         first = difference(stored, history)
-        if first is not None:
-            self._note(*first)
+        self._put(first)
         # From here on, without a gap: what happens while the beginning is written comes after it.
         history.follow(self._note)
         core.recorder = self
@@ -167,9 +221,19 @@ class CallRecorder:
             core.spawn(self._hold, "micdrop store lease")
 
     def _note(self, index: int, gone: int, come: tuple[Item, ...]) -> None:
-        self._number += 1
-        self._queue.append(Change(self._number, index, gone, come))
-        self._wake.set()
+        if self._view is None:
+            self._put((index, gone, come))
+        else:
+            self._look(self._view)
+
+    def _look(self, view: View) -> None:
+        self._put(view.look(list(core_of(self._agent).conversation), anyio.current_time()))
+
+    def _put(self, change: tuple[int, int, tuple[Item, ...]] | None) -> None:
+        if change is not None and not self.moved:
+            self._number += 1
+            self._queue.append(Change(self._number, *change))
+            self._wake.set()
 
     # -- the tasks
 
@@ -177,15 +241,24 @@ class CallRecorder:
         failures = 0
         while not self.moved:
             # A new change is a reason to try again at once; without one the store gets some rest.
-            with anyio.move_on_after(_wait_after(failures) if self.error is not None else math.inf):
+            with anyio.move_on_after(self._rest(failures)):
                 await self._wake.wait()
             self._wake = anyio.Event()
+            # Only what the store has taken is added to: one that is away gets the last state, and not each of them.
+            if self._view is not None and anyio.current_time() >= self._view.due and not self._queue:
+                self._look(self._view)
             try:
                 await self._drain()
                 failures = 0
             except Exception as error:  # noqa: BLE001 - foreign code: a store that fails must not end the call
                 self._failed(error)
                 failures += 1
+
+    def _rest(self, failures: int) -> float:
+        """Seconds until there is something to do even without a new change."""
+        if self.error is not None:
+            return _wait_after(failures)
+        return math.inf if self._view is None else max(0.0, self._view.due - anyio.current_time())
 
     async def _hold(self) -> None:
         assert isinstance(self._log, LeasedCallLog)
@@ -210,9 +283,10 @@ class CallRecorder:
             return
         again, self.error = self.error is not None, error
         if isinstance(error, CallMovedError):
-            # What is said from now on is another writer's to store.
+            # What is said from now on is another writer's to store, and tools are that one's to run.
             core_of(self._agent).conversation.follow(None)
             self._wake.set()
+            self._agent.cancel()
         logger.error(
             "call %r: %d changes are not stored: %s",
             self.call_id,
@@ -221,6 +295,9 @@ class CallRecorder:
             exc_info=None if again else error,
             extra={"call_id": self.call_id, "pending": len(self._queue)},
         )
+        if isinstance(error, CallMovedError):
+            for listener in tuple(self._on_moved):
+                listener(error)
         if self._on_error is None:
             return
         try:

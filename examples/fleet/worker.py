@@ -1,0 +1,82 @@
+"""One worker of a fleet: a call server whose calls move to another worker when this one dies.
+
+    browser ── WebSocket ──▶ HAProxy ──▶ this worker ──▶ Redis or Valkey: calls, and what is known of providers
+
+It runs under any ASGI server; ``run.py`` starts several behind HAProxy:
+
+    REDIS_URL=redis://127.0.0.1:6379/0 uvicorn worker:app
+
+The model, the speech services and their "language" are stand-ins (``stand_ins.py``) that need no key and no network:
+put yours there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from stand_ins import Clerk, Ears, Mouth
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route, WebSocketRoute
+
+from micdrop_agent import Message
+from micdrop_agent.call import Call, starlette_link
+from micdrop_agent.store import RedisStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from starlette.requests import Request
+    from starlette.websockets import WebSocket
+
+    from micdrop_agent import Agent
+
+REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+LEASE = float(os.environ.get("FLEET_LEASE", "10"))
+"""Seconds after which a worker that stands still has lost its calls."""
+
+logging.basicConfig(format=f"{os.getpid()} %(levelname)s %(name)s: %(message)s")
+
+
+async def call(websocket: WebSocket) -> None:
+    """One connection of a call. The client of a worker that died comes back, with the same id, to another one."""
+    store: RedisStore = websocket.app.state.store
+    async with starlette_link(websocket) as link, Clerk(system_prompt="You take orders.") as agent:
+        # The store has take_over=True: a client that connects again is the proof that the worker before is gone.
+        recorder = await agent.attach(store, websocket.path_params["call_id"])
+        await Call(
+            link,
+            agent=agent,
+            stt=Ears(),
+            tts=Mouth(),
+            first_message=None if recorder.resumed else "Hello!",
+            generate_first_message=recorder.resumed > 0 and waits_for_an_answer(agent),
+        ).run()
+
+
+def waits_for_an_answer(agent: Agent) -> bool:
+    """Whether the worker before died while it owed an answer."""
+    last = agent.conversation[-1]
+    return not isinstance(last, Message) or last.role == "user"
+
+
+async def live(_request: Request) -> JSONResponse:
+    """For the balancer: this worker takes calls."""
+    return JSONResponse({"pid": os.getpid()})
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+    """What all calls of this worker share."""
+    async with RedisStore(REDIS, take_over=True, lease=LEASE) as store:
+        app.state.store = store
+        yield
+
+
+app = Starlette(
+    routes=[Route("/live", live), WebSocketRoute("/call/{call_id}", call)],
+    lifespan=lifespan,
+)
