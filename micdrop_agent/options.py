@@ -32,12 +32,22 @@ def check_seconds(name: str, value: object, *, zero: bool = True, none: bool = F
         raise ValueError(f"{name} must be {least} seconds, not {value!r}")
 
 
-def check_count(name: str, value: object, *, least: int) -> None:
+def check_count(name: str, value: object, *, least: int, none: bool = False) -> None:
     """Refuse ``value`` unless it is a whole number of at least ``least``."""
+    if value is None and none:
+        return
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def check_number(name: str, value: object, *, fits: Callable[[float], bool], limits: str, of: str = "") -> None:
+    """Refuse ``value`` unless it is a finite number that ``fits``; ``limits`` and ``of`` are words for the error."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number{of}, not {value!r}")
+    if not math.isfinite(value) or not fits(value):
+        raise ValueError(f"{name} must be {limits}, not {value!r}")
 
 
 def check_flag(name: str, value: object) -> None:
@@ -46,69 +56,53 @@ def check_flag(name: str, value: object) -> None:
         raise TypeError(f"{name} must be True or False, not {value!r}")
 
 
-def check_text(name: str, value: object, *, empty: bool = True) -> None:
-    """Refuse ``value`` unless it is a text."""
+def check_text(name: str, value: object, *, empty: bool = True, none: bool = False) -> None:
+    """Refuse ``value`` unless it is a string."""
+    if value is None and none:
+        return
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, not {value!r}")
     if not empty and not value:
         raise ValueError(f"{name} must not be empty")
 
 
-def _count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    del instance
-    check_count(attribute.name, value, least=0)
-
-
-def _seconds(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
-    del instance
-    check_seconds(attribute.name, value)
-
-
-def _limit(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
-    del instance
-    check_seconds(attribute.name, value, zero=False, none=True)
-
-
-def _rate(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
-    del instance
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{attribute.name} must be a number of letters a second, not {value!r}")
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{attribute.name} must be more than 0, not {value!r}")
-
-
-def _factor(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
-    del instance
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{attribute.name} must be a number, not {value!r}")
-    if not math.isfinite(value) or value < 1:
-        raise ValueError(f"{attribute.name} must be at least 1, not {value!r}")
-
-
-def _share(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
-    del instance
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{attribute.name} must be a number, not {value!r}")
-    if not 0 <= value <= 1:
-        raise ValueError(f"{attribute.name} must be between 0 and 1, not {value!r}")
-
-
-def _tag(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    del instance
-    check_text(attribute.name, value, empty=False)
-
-
-def _callback(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    del instance
+def check_function(name: str, value: object, *, of: str = "") -> None:
+    """Refuse ``value`` unless it is ``None`` or can be called."""
     if value is not None and not callable(value):
-        raise TypeError(f"{attribute.name} must be a function of one value, not {value!r}")
+        raise TypeError(f"{name} must be a function{of}, not {value!r}")
 
 
-def _flag(instance: object, attribute: attrs.Attribute[bool], value: bool) -> None:
-    del instance
-    check_flag(attribute.name, value)
+def check_type(name: str, value: object, *, kind: type, none: bool = False) -> None:
+    """Refuse ``value`` unless it is an instance of ``kind``."""
+    if not isinstance(value, kind) and not (none and value is None):
+        raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
+
+
+def check_choice(name: str, value: object, *, known: tuple[object, ...]) -> None:
+    """Refuse ``value`` unless it is one of ``known``."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+
+
+def validated(check: Callable[..., None], **how: Any) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """``check(name, value, **how)`` as the validator of a field."""
+
+    def validator(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        check(attribute.name, value, **how)
+
+    return validator
+
+
+_seconds: Final = validated(check_seconds)
+_limit: Final = validated(check_seconds, zero=False, none=True)
+_tag: Final = validated(check_text, empty=False)
+_callback: Final = validated(check_function, of=" of one value")
+_flag: Final = validated(check_flag)
+
+
+def _rate(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        check_number(attribute.name, value, fits=lambda rate: rate > 0, limits="more than 0", of=" of letters a second")
 
 
 @attrs.frozen(kw_only=True)
@@ -126,19 +120,23 @@ class Retry:
     Source: Micdrop ``maxRetry`` (default 3) and ``retryDelay``.
     """
 
-    max_retries: int = attrs.field(default=3, validator=_count)
+    max_retries: int = attrs.field(default=3, validator=validated(check_count, least=0))
     """Requests after the first one of a step; 0 means no retry."""
 
     first_wait: float = attrs.field(default=0.5, validator=_seconds)
     """Seconds before the first retry."""
 
-    factor: float = attrs.field(default=2.0, validator=_factor)
+    factor: float = attrs.field(
+        default=2.0, validator=validated(check_number, fits=lambda factor: factor >= 1, limits="at least 1")
+    )
     """How much longer each further wait is; at least 1."""
 
     max_wait: float = attrs.field(default=8.0, validator=_seconds)
     """Longest wait in seconds."""
 
-    jitter: float = attrs.field(default=0.25, validator=_share)
+    jitter: float = attrs.field(
+        default=0.25, validator=validated(check_number, fits=lambda share: 0 <= share <= 1, limits="between 0 and 1")
+    )
     """Share (0 to 1) by which a wait may be shortened at random, so that calls spread out."""
 
     def wait_before(self, retry: int, chance: float = 0.0) -> float:
@@ -230,11 +228,6 @@ def _as_tuple(items: Iterable[Item]) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def _system(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    del instance
-    check_text(attribute.name, value)
-
-
 @attrs.frozen(kw_only=True)
 class TurnContext:
     """What a hook has the model know for one answer: results of a search, the time, what a screen shows.
@@ -246,5 +239,5 @@ class TurnContext:
         items: Put before what the caller said last.
     """
 
-    system: str = attrs.field(default="", validator=_system)
+    system: str = attrs.field(default="", validator=validated(check_text))
     items: tuple[Item, ...] = attrs.field(default=(), converter=_as_tuple, validator=_items)

@@ -9,11 +9,19 @@ Agents with more options extend both. The command line and the reference read th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import attrs
 
-from micdrop_agent.options import ExtractJson, ExtractTag, check_count, check_flag, check_text
+from micdrop_agent.options import (
+    ExtractJson,
+    ExtractTag,
+    check_count,
+    check_flag,
+    check_function,
+    check_text,
+    validated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -34,32 +42,15 @@ __all__ = ["AgentKeywords", "AgentOptions", "SharedKeywords", "SharedOptions", "
 O_ = TypeVar("O_", bound="SharedOptions")
 
 
-def text(_: object, attribute: Attribute, value: object) -> None:
-    """Refuse what is not a string."""
-    check_text(attribute.name, value)
-
-
-def flag(_: object, attribute: Attribute, value: object) -> None:
-    """Refuse what is not a bool."""
-    check_flag(attribute.name, value)
-
-
-def count(_: object, attribute: Attribute, value: object) -> None:
-    """Refuse a number below 0; ``None`` means no limit."""
-    if value is not None:
-        check_count(attribute.name, value, least=0)
+text: Final = validated(check_text)
+flag: Final = validated(check_flag)
+function: Final = validated(check_function)
 
 
 def extraction(_: object, attribute: Attribute, value: object) -> None:
     """Refuse extraction options of another kind."""
     if value is not None and not isinstance(value, ExtractJson | ExtractTag):
         raise TypeError(f"{attribute.name} must be an ExtractJson or an ExtractTag, not {value!r}")
-
-
-def function(_: object, attribute: Attribute, value: object) -> None:
-    """Refuse what cannot be called."""
-    if value is not None and not callable(value):
-        raise TypeError(f"{attribute.name} must be a function, not {value!r}")
 
 
 def several(_: object, attribute: Attribute, value: object) -> None:
@@ -97,7 +88,7 @@ class SharedOptions:
     raise_on_failure: bool = attrs.field(default=True, validator=flag)
     """Raise the error of a failed answer from its iteration. ``False``: the iteration just ends, as in Micdrop."""
 
-    buffer_size: int | None = attrs.field(default=None, validator=count)
+    buffer_size: int | None = attrs.field(default=None, validator=validated(check_count, least=0, none=True))
     """Chunks that may wait for the consumer before the producer waits too; ``None`` means no limit (the text of an
     answer is bounded by the model)."""
 
@@ -105,10 +96,10 @@ class SharedOptions:
     """Hand each answer to its consumer in sentences for a voice, without Markdown; the original is stored. ``heard``
     counts characters of what the consumer received."""
 
-    max_guesses: int = attrs.field(default=3, validator=count)
+    max_guesses: int = attrs.field(default=3, validator=validated(check_count, least=0))
     """Guesses (``agent.speculate()``) between two answers; more are not begun."""
 
-    pause_buffer: int = attrs.field(default=20_000, validator=count)
+    pause_buffer: int = attrs.field(default=20_000, validator=validated(check_count, least=0))
     """Characters that a paused answer (``cancel(pause=True)``) may have waiting; beyond that it is cancelled. The default
     is about twenty minutes of speech."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import attrs
 
 from micdrop_agent._core.options import SharedKeywords, SharedOptions, flag
 from micdrop_agent.fallback.health import HealthRegistry
-from micdrop_agent.options import check_seconds, check_text
+from micdrop_agent.options import check_choice, check_seconds, check_text, check_type, validated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,33 +21,12 @@ AfterPartial: TypeAlias = Literal["continue", "restart", "stop"]
 Prefer: TypeAlias = Literal["current", "first"]
 
 
-def _seconds(_: object, attribute: Attribute, value: object) -> None:
-    check_seconds(attribute.name, value, zero=False, none=True)
+_seconds: Final = validated(check_seconds, zero=False, none=True)
 
 
 def _hedge(_: object, attribute: Attribute, value: object) -> None:
     if value != "p95":
         check_seconds(attribute.name, value, zero=False, none=True)
-
-
-def _one_of(kind: Any) -> Any:
-    known = get_args(kind)
-
-    def check(_: object, attribute: Attribute, value: object) -> None:
-        if value not in known:
-            raise ValueError(f"{attribute.name} must be one of {', '.join(map(repr, known))}, not {value!r}")
-
-    return check
-
-
-def _health(_: object, attribute: Attribute, value: object) -> None:
-    if value is not None and not isinstance(value, HealthRegistry):
-        raise TypeError(f"{attribute.name} must be a HealthRegistry, not {value!r}")
-
-
-def _words(_: object, attribute: Attribute, value: object) -> None:
-    if value is not None:
-        check_text(attribute.name, value)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -66,22 +45,26 @@ class FallbackOptions(SharedOptions):
     ``"p95"``: after the 95th percentile of that child's own history. Only before any output, within the
     registry's budget."""
 
-    after_partial: AfterPartial = attrs.field(default="continue", validator=_one_of(AfterPartial))
+    after_partial: AfterPartial = attrs.field(
+        default="continue", validator=validated(check_choice, known=get_args(AfterPartial))
+    )
     """When a child fails in mid-answer: ``"continue"``: the next one goes on where it stopped; ``"restart"``: it
     starts again, and ``AgentSwitched.restarted`` informs the host; ``"stop"``: the answer fails and the next child
     has the next turn."""
 
-    health: HealthRegistry | None = attrs.field(default=None, validator=_health)
+    health: HealthRegistry | None = attrs.field(
+        default=None, validator=validated(check_type, kind=HealthRegistry, none=True)
+    )
     """Which children are available; share one between agents. ``None``: one of its own."""
 
-    prefer: Prefer = attrs.field(default="current", validator=_one_of(Prefer))
+    prefer: Prefer = attrs.field(default="current", validator=validated(check_choice, known=get_args(Prefer)))
     """``"current"``: the child that answered stays; ``"first"``: go back to the first one as soon as it is healthy
     again."""
 
     prebuild: bool = attrs.field(default=False, validator=flag)
     """Make all children when the agent is opened, so that a switch does not wait."""
 
-    give_up_text: str | None = attrs.field(default=None, validator=_words)
+    give_up_text: str | None = attrs.field(default=None, validator=validated(check_text, none=True))
     """Said, and stored, when every child failed and nothing was heard yet."""
 
     names: Sequence[str] | None = None

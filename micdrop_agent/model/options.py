@@ -8,7 +8,7 @@ import attrs
 
 from micdrop_agent._core.options import AgentKeywords, AgentOptions, flag
 from micdrop_agent.model.budget import check_counter
-from micdrop_agent.options import Retry, Timeouts, check_count
+from micdrop_agent.options import Retry, Timeouts, check_count, check_type, validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,23 +21,8 @@ _RETRY: Final = Retry()
 _TIMEOUTS: Final = Timeouts()
 
 
-def _retry(_: object, attribute: Attribute, value: object) -> None:
-    if value is not None and not isinstance(value, Retry):
-        raise TypeError(f"{attribute.name} must be a Retry, not {value!r}")
-
-
-def _timeouts(_: object, attribute: Attribute, value: object) -> None:
-    if not isinstance(value, Timeouts):
-        raise TypeError(f"{attribute.name} must be a Timeouts, not {value!r}")
-
-
 def _or_usual(value: Timeouts | None) -> Timeouts:
     return _TIMEOUTS if value is None else value
-
-
-def _at_least_one(_: object, attribute: Attribute, value: object) -> None:
-    if value is not None or attribute.default is not None:
-        check_count(attribute.name, value, least=1)
 
 
 def _counter(options: ModelOptions, _: Attribute, value: object) -> None:
@@ -48,17 +33,17 @@ def _counter(options: ModelOptions, _: Attribute, value: object) -> None:
 class ModelOptions(AgentOptions):
     """The options of an agent that asks a model, beside those of every agent."""
 
-    retry: Retry | None = attrs.field(default=None, validator=_retry)
+    retry: Retry | None = attrs.field(default=None, validator=validated(check_type, kind=Retry, none=True))
     """When a failed request is sent again; ``None`` is ``Retry()``, except in a ``FallbackAgent`` with another healthy
     child: there a child without a ``retry`` of its own fails at once instead of waiting."""
 
-    timeouts: Timeouts = attrs.field(default=None, validator=_timeouts, converter=_or_usual)
+    timeouts: Timeouts = attrs.field(default=None, validator=validated(check_type, kind=Timeouts), converter=_or_usual)
     """How long the provider may take; ``None`` is ``Timeouts()``."""
 
-    max_steps: int = attrs.field(default=5, validator=_at_least_one)
+    max_steps: int = attrs.field(default=5, validator=validated(check_count, least=1))
     """Requests of one answer that may end in tool calls; then comes one last request without tools. At least 1."""
 
-    max_context_tokens: int | None = attrs.field(default=None, validator=_at_least_one)
+    max_context_tokens: int | None = attrs.field(default=None, validator=validated(check_count, least=1, none=True))
     """Most tokens of the conversation in a request, its system prompt included; the oldest turns are left out of the
     request, never of the conversation. Declarations of tools and the answer itself come on top. ``None``: all is
     sent."""

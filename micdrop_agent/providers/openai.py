@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, get_args
 
 import attrs
 
+from micdrop_agent.options import check_choice, validated
 from micdrop_agent.providers.http_agent import HttpAgent
 from micdrop_agent.providers.kinds import KINDS
 from micdrop_agent.providers.options import HttpKeywords, HttpOptions
@@ -21,7 +22,6 @@ from micdrop_agent.providers.responses.responses_stream import ResponsesTranslat
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from micdrop_agent._core.options import Attribute
     from micdrop_agent.providers.kinds import ProviderKind
 
 __all__ = ["OpenaiAgent", "OpenaiKeywords", "OpenaiOptions", "ResponsesDialectName"]
@@ -29,16 +29,13 @@ __all__ = ["OpenaiAgent", "OpenaiKeywords", "OpenaiOptions", "ResponsesDialectNa
 ResponsesDialectName: TypeAlias = Literal["openai", "typed"]
 
 
-def _responses_dialect(_: object, attribute: Attribute, value: object) -> None:
-    if value not in get_args(ResponsesDialectName):
-        raise ValueError(f'{attribute.name} must be "openai" or "typed", not {value!r}')
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class OpenaiOptions(HttpOptions):
     """What an ``OpenaiAgent`` can be told."""
 
-    dialect: ResponsesDialectName = attrs.field(default="openai", validator=_responses_dialect)
+    dialect: ResponsesDialectName = attrs.field(
+        default="openai", validator=validated(check_choice, known=get_args(ResponsesDialectName))
+    )
     """``"openai"`` sends messages in their short form; ``"typed"`` says of each that it is a message, which llama.cpp's
     server insists on for what the model itself said."""
 

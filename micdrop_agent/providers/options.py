@@ -8,12 +8,13 @@ Those of a single agent are beside it, so that an agent loads no other's. The ke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
+from micdrop_agent._core.options import flag
 from micdrop_agent.model.options import ModelKeywords, ModelOptions
-from micdrop_agent.options import check_flag, check_text
+from micdrop_agent.options import check_choice, check_flag, check_text, check_type, validated
 from micdrop_agent.providers.quirks import ChatQuirks
 from micdrop_agent.providers.settings import check_settings
 from micdrop_agent.transport.choose import check_client
@@ -37,33 +38,16 @@ ChatDialectName: TypeAlias = Literal["openai", "template"]
 Think: TypeAlias = bool | Literal["inside"]
 
 
-def _filled(_: object, attribute: Attribute, value: object) -> None:
-    if value is not None:
-        check_text(attribute.name, value, empty=False)
+_filled: Final = validated(check_text, empty=False, none=True)
 
 
 def _client(_: object, __: Attribute, value: object) -> None:
     check_client(value)
 
 
-def flag(_: object, attribute: Attribute, value: object) -> None:
-    """Validator: refuse what is neither ``True`` nor ``False``."""
-    check_flag(attribute.name, value)
-
-
 def _think(_: object, attribute: Attribute, value: object) -> None:
     if value != "inside":
         check_flag(attribute.name, value)
-
-
-def _chat_dialect(_: object, attribute: Attribute, value: object) -> None:
-    if value not in get_args(ChatDialectName):
-        raise ValueError(f'{attribute.name} must be "openai" or "template", not {value!r}')
-
-
-def _quirks(_: object, attribute: Attribute, value: object) -> None:
-    if value is not None and not isinstance(value, ChatQuirks):
-        raise TypeError(f"{attribute.name} must be a ChatQuirks, not {value!r}")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -110,7 +94,9 @@ class HttpKeywords(ModelKeywords, total=False):
 class ChatOptions(HttpOptions):
     """The options of a ``ChatAgent``."""
 
-    dialect: ChatDialectName = attrs.field(default="openai", validator=_chat_dialect)
+    dialect: ChatDialectName = attrs.field(
+        default="openai", validator=validated(check_choice, known=get_args(ChatDialectName))
+    )
     """``"openai"`` sends the conversation as it is; ``"template"`` brings it into the form that chat templates of open
     models accept (vLLM, llama.cpp): one system message in front, user and assistant in turns."""
 
@@ -121,7 +107,7 @@ class ChatOptions(HttpOptions):
     include_usage: bool = attrs.field(default=True, validator=flag)
     """Ask the server to count tokens (``stream_options``); switch it off for an old server that refuses it."""
 
-    quirks: ChatQuirks | None = attrs.field(default=None, validator=_quirks)
+    quirks: ChatQuirks | None = attrs.field(default=None, validator=validated(check_type, kind=ChatQuirks, none=True))
     """What this server wants or sends that others do not; found out by default."""
 
 

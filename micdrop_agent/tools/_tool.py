@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unp
 import attrs
 
 from micdrop_agent.errors import ToolInputError
-from micdrop_agent.options import check_flag, check_seconds, check_text
+from micdrop_agent.options import check_flag, check_seconds, check_text, validated
 from micdrop_agent.tools._callables import innermost, is_async, name_of
 
 if TYPE_CHECKING:
@@ -62,24 +62,12 @@ def _check_name(_: object, __: object, name: Any) -> None:
         raise ValueError(f"a tool cannot be named {name!r}: 1 to 64 letters, digits, _ and - are allowed")
 
 
-def _check_flag(_: object, attribute: attrs.Attribute[bool], value: Any) -> None:
-    check_flag(attribute.name, value)
-
-
-def _check_timeout(_: object, __: object, value: Any) -> None:
-    check_seconds("timeout", value, zero=False, none=True)
-
-
 def _check_filler(_: object, __: object, value: Any) -> None:
     if value is None or callable(value):
         return
     texts: Any = [value] if isinstance(value, str) else value
     if type(texts) not in (list, tuple) or not texts or not all(isinstance(text, str) and text for text in texts):
         raise TypeError(f"filler must be a string, several of them, or a function that returns one, not {value!r}")
-
-
-def _check_filler_after(_: object, __: object, value: Any) -> None:
-    check_seconds("filler_after", value)
 
 
 def _check_execute(_: object, __: object, value: Any) -> None:
@@ -119,26 +107,26 @@ class Tool:
     input: type | None = attrs.field(default=None, repr=False)
     """The class whose fields are the arguments; ``execute`` gets one instance."""
 
-    skip_answer: bool = attrs.field(default=False, validator=_check_flag)
+    skip_answer: bool = attrs.field(default=False, validator=validated(check_flag))
     """The turn ends with this call: the model says nothing more."""
 
-    emit_output: bool = attrs.field(default=False, validator=_check_flag)
+    emit_output: bool = attrs.field(default=False, validator=validated(check_flag))
     """A ``ToolCalled`` event with parameters and output is emitted after it ran."""
 
-    timeout: float | None = attrs.field(default=None, validator=_check_timeout)
+    timeout: float | None = attrs.field(default=None, validator=validated(check_seconds, zero=False, none=True))
     """Seconds after which it is given up; None for no limit."""
 
     on_cancel: OnCancel = attrs.field(default="cancel")
     """What an interruption does to a running call: cancel it, or let it finish unheard."""
 
-    thread: bool = attrs.field(default=False, validator=_check_flag)
+    thread: bool = attrs.field(default=False, validator=validated(check_flag))
     """Run it in a worker thread, for functions that block."""
 
     filler: Filler = attrs.field(default=None, validator=_check_filler)
     """Said once in an answer when the tool takes long: a text, several to take in turn, or a function that
     returns one."""
 
-    filler_after: float = attrs.field(default=0.8, validator=_check_filler_after)
+    filler_after: float = attrs.field(default=0.8, validator=validated(check_seconds))
     """Seconds after which that is said, if the tool still runs."""
 
     kind: ToolKind = attrs.field(default="plain")
