@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,6 +97,18 @@ def test_every_public_class_and_function_has_a_docstring() -> None:
     named = re.findall(r"^\.\. auto(?:class|function):: (\S+)\.(\w+)$", REFERENCE, re.MULTILINE)
 
     assert [name for module, name in named if not getattr(importlib.import_module(module), name).__doc__] == []
+
+
+def test_the_install_page_has_every_extra() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = re.findall(
+        r'^\| `([\w-]+)` \| `pip install "micdrop-agent\[([\w-]+)\]"`',
+        (DOCS / "install.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+
+    assert {extra for extra, _ in rows} == set(project["optional-dependencies"])
+    assert [row for row in rows if row[0] != row[1]] == []
 
 
 def test_each_test_that_the_design_page_names_exists() -> None:

@@ -399,14 +399,14 @@ class Probe:
         running = [trace for trace in self.trace.answers if trace.answer.status == "running"]
         if len(running) > 1:
             self.trace.broken(7, f"{len(running)} answers run at once")
-        if not self.trace.listened:
+        if running or not self.trace.listened:
             return
         version = agent.conversation.version
         if version != self._looked_at:  # a look at every item costs, and nearly no step changes one
             self._looked_at = version
             self._open_call = first_open_call(list(agent.conversation))
         open_call = self._open_call
-        if open_call is not None and not running:
+        if open_call is not None:
             self.trace.broken(6, f"call {open_call.tool_call_id} has no result and no answer runs")
 
     def _check_ends(self) -> None:

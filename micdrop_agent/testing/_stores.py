@@ -164,7 +164,10 @@ async def _a_change_is_stored_completely_or_not_at_all(store: ConversationStore,
     except Exception:  # noqa: BLE001 - foreign code; any error is right
         await _expect_items(store, call_id, ITEMS[:2], "after a change that failed")
     else:
-        raise StoreContractError("apply() raises when a change cannot be stored")
+        raise StoreContractError(
+            "apply() raises when a change cannot be stored: one with an object() among its items was accepted. "
+            "Encode the items, for example with wire.dump(), before anything is changed"
+        )
     await log.apply([Change(2, 2, 0, ITEMS[2:])])
     await _expect_items(store, call_id, ITEMS, "after a change that failed and one that did not")
     await log.aclose()
