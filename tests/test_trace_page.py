@@ -91,9 +91,9 @@ def test_every_attempt_tool_and_mark_is_in_the_picture() -> None:
     page = Page(render_trace(talked(), prompts=["Where?"], title="A call"))
     assert [attrs["class"] for tag, attrs in page.elements if tag == "section"] == ["completed", "cancelled", "failed"]
     bars = [attrs["class"] for attrs in page.classes("bar")]
-    assert bars[:3] == ["bar attempt failed", "bar attempt ok", "bar tool ok"]
+    assert bars[:4] == ["bar answer ok", "bar attempt failed", "bar attempt ok", "bar tool ok"]
     hovers = [attrs["title"] for attrs in page.classes("bar")]
-    assert hovers[0] == "attempt <first>: failed\nfrom 0 to 200 ms (200 ms)\nagent: <first>\nerror: server"
+    assert hovers[1] == "attempt <first>: failed\nfrom 0 to 200 ms (200 ms)\nagent: <first>\nerror: server"
     symbols = [(attrs["class"] or "").removeprefix("symbol ") for attrs in page.classes("symbol")]
     assert symbols[:2] == ["switch", "first_chunk"]
     assert "cancel" in symbols
@@ -126,7 +126,7 @@ def test_a_bar_stands_where_its_times_say() -> None:
         TraceEvent(0.75, "response", {"number": 1, "finish": "stop"}),
     )
     page = Page(render_trace([result(trace=trace, requests=1)]))
-    (bar,) = page.classes("bar")
+    (bar,) = page.classes("request")[1:]  # the first is the legend's
     assert bar["style"] == "left:25.000%;width:50.000%;--waited:50.0%"
     assert bar["title"] == (
         "request m: ok\nfrom 250 ms to 750 ms (500 ms)\nfirst byte at 500 ms, after 250 ms\n"
@@ -134,6 +134,22 @@ def test_a_bar_stands_where_its_times_say() -> None:
     )
     ticks = [attrs["style"] for attrs in page.classes("tick")]
     assert ticks == [f"left:{percent}.000%" for percent in range(0, 101, 20)]
+
+
+def test_the_wait_for_the_first_word_is_drawn_apart_from_the_words() -> None:
+    trace = (
+        TraceEvent(0.0, "request", {"number": 1, "model": "m"}),
+        TraceEvent(0.1, "headers", {"number": 1}),  # then it thinks
+        TraceEvent(0.8, "first_chunk", {}),
+        TraceEvent(2.0, "response", {"number": 1, "finish": "stop"}),
+    )
+    page = Page(render_trace([result(trace=trace, duration=2.0), result("", "failed", duration=2.0)]))
+    spoken, silent = (attrs for attrs in page.classes("answer") if "bar" in str(attrs["class"]))
+
+    assert spoken["style"] == "left:0.000%;width:100.000%;--waited:40.0%"
+    assert spoken["title"] == "answer\nfrom 0 to 2 s (2 s)\nfirst word at 800 ms, after 800 ms"
+    assert "first word after 800 ms, then 1.2 s of text" in " ".join(page.text)
+    assert silent["style"] == "left:0.000%;width:100.000%;--waited:100.0%"
 
 
 def test_figures_are_told_as_far_as_they_are_known() -> None:

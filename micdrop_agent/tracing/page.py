@@ -68,6 +68,7 @@ def page_of(title: str, summary: str, body: str) -> str:
 
 _LEGEND: Final = (
     "<p class=legend>"
+    '<span><i class="swatch answer"></i>answer (pale: waiting for the first word)</span>'
     '<span><i class="swatch attempt"></i>attempt</span>'
     '<span><i class="swatch request"></i>request (pale: waiting for the first byte)</span>'
     '<span><i class="swatch tool"></i>tool</span>'
@@ -123,6 +124,9 @@ def _figures(result: AnswerResult) -> str:
 _INSTANT: Final = 1e-6
 """Seconds below which nothing can be drawn."""
 
+_FIRST: Final[dict[str, str]] = {"request": "first_byte", "answer": "first"}
+"""Where the facts of a bar say until when it only waited."""
+
 _TICK_ROOM: Final = 92
 """Percent of the width behind which the label of a tick stands before it."""
 
@@ -134,9 +138,8 @@ def _chart(number: int, lines: Timeline) -> str:
     if lines.duration < _INSTANT:
         return ""
     scale = _Scale(lines.duration)
-    bars = lines.bars or (Bar("attempt", "", 0.0, lines.duration, "ok"),)  # an agent that asked no model
     marks = [mark for mark in lines.marks if mark.kind in SYMBOLS]
-    rows = [_row(bar, scale) for bar in bars]
+    rows = [_row(bar, scale) for bar in (_whole(lines), *lines.bars)]
     across = "".join(
         f'<i class="line {mark.kind}" style="left:{scale.percent(mark.at)}" title="{_safe(_told(mark))}"></i>'
         for mark in marks
@@ -160,6 +163,12 @@ def _chart(number: int, lines: Timeline) -> str:
         + "".join(rows)
         + f"<div class=row><span class=name></span><div class=axis>{ticks}</div></div>\n</div>"
     )
+
+
+def _whole(lines: Timeline) -> Bar:
+    """What the caller notices of an answer: how long it was silent, and then how long it spoke."""
+    word = next((mark.at for mark in lines.marks if mark.kind == "first_chunk"), None)
+    return Bar("answer", "", 0.0, lines.duration, "ok", facts={} if word is None else {"first": word})
 
 
 class _Scale:
@@ -190,9 +199,9 @@ def _row(bar: Bar, scale: _Scale) -> str:
     while outer is not None:
         depth, outer = depth + 1, outer.parent
     style = f"left:{start:.3f}%;width:{end - start:.3f}%"
-    byte = bar.facts.get("first_byte")
-    if bar.kind == "request":
-        waited = 100.0 if byte is None else 100 * (float(byte) - bar.start) / max(bar.end - bar.start, 1e-9)
+    if bar.kind in _FIRST:
+        first = bar.facts.get(_FIRST[bar.kind])
+        waited = 100.0 if first is None else 100 * (float(first) - bar.start) / max(bar.end - bar.start, 1e-9)
         style += f";--waited:{min(100.0, max(0.0, waited)):.1f}%"
     note = _safe(_note(bar))
     if end <= _NOTE_ROOM:
@@ -203,16 +212,16 @@ def _row(bar: Bar, scale: _Scale) -> str:
         where = 'class="note inside"'
     name, hover = _safe(bar.name), _safe(_hover(bar))
     return (
-        f'<div class=row><span class=name style="padding-left:{depth}em" title="{name}"><em>{bar.kind if bar.name else "answer"}</em> '
+        f'<div class=row><span class=name style="padding-left:{depth}em" title="{name}"><em>{bar.kind}</em> '
         f'{name}</span><div class=track><div class="bar {bar.kind} {bar.outcome}" style="{style}" title="{hover}">'
         f"</div><span {where}>{note}</span></div></div>\n"
     )
 
 
 def _note(bar: Bar) -> str:
-    note = _time(bar.end - bar.start)
-    if not bar.name:
-        return note
+    note, first = _time(bar.end - bar.start), bar.facts.get("first")
+    if bar.kind == "answer":
+        return note if first is None else f"first word after {_time(first)}, then {_time(bar.end - first)} of text"
     if bar.kind == "wait":
         return f"{note} after {bar.name}"
     if bar.outcome == "failed":
@@ -222,13 +231,15 @@ def _note(bar: Bar) -> str:
 
 def _hover(bar: Bar) -> str:
     facts = dict(bar.facts)
-    byte = facts.pop("first_byte", None)
+    byte = facts.pop(_FIRST.get(bar.kind, ""), None)
     lines = [
-        f"{bar.kind} {bar.name}: {bar.outcome}" if bar.name else "answer",
+        bar.kind if bar.kind == "answer" else f"{bar.kind} {bar.name}: {bar.outcome}",
         f"from {_time(bar.start)} to {_time(bar.end)} ({_time(bar.end - bar.start)})",
     ]
     if byte is not None:
-        lines.append(f"first byte at {_time(float(byte))}, after {_time(float(byte) - bar.start)}")
+        lines.append(
+            f"first {'byte' if bar.kind == 'request' else 'word'} at {_time(float(byte))}, after {_time(float(byte) - bar.start)}"
+        )
     return "\n".join([*lines, *_facts(facts)])
 
 

@@ -10,13 +10,13 @@ STYLE: Final = """
 :root {
   color-scheme: light dark;
   --ink: #1c2126; --soft: #5c6670; --paper: #f4f5f7; --card: #fff; --rule: #dfe3e8; --grid: #eceff2;
-  --attempt: #b9c4d3; --request: #2f7fc1; --request-pale: #b5d4ec; --tool: #8a5cc2; --wait: #c3c9d0;
+  --answer: #3d9a6d; --answer-pale: #c5e6d5; --attempt: #b9c4d3; --request: #2f7fc1; --request-pale: #b5d4ec; --tool: #8a5cc2; --wait: #c3c9d0;
   --good: #18794e; --bad: #c6282f; --warn: #a15c00; --first: #18794e;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ink: #e4e8ec; --soft: #98a3ae; --paper: #14171a; --card: #1d2125; --rule: #343a41; --grid: #282d33;
-    --attempt: #45505e; --request: #4a9bdc; --request-pale: #274b66; --tool: #a98ae0; --wait: #555e68;
+    --answer: #3f9e72; --answer-pale: #204a37; --attempt: #45505e; --request: #4a9bdc; --request-pale: #274b66; --tool: #a98ae0; --wait: #555e68;
     --good: #4cc38a; --bad: #ff6369; --warn: #f1a10d; --first: #4cc38a;
   }
 }
@@ -28,6 +28,7 @@ h1 { font-size: 1.5rem; margin: 0 0 .25rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 0 0 1rem; color: var(--soft); font-size: .8rem; }
 .legend b { margin-right: .35em; }
 .swatch { display: inline-block; width: 1.4em; height: .8em; border-radius: 2px; margin-right: .4em; }
+.swatch.answer { background: linear-gradient(to right, var(--answer-pale) 40%, var(--answer) 40%); }
 .swatch.request { background: linear-gradient(to right, var(--request-pale) 40%, var(--request) 40%); }
 section {
   background: var(--card); border: 1px solid var(--rule); border-left: 4px solid var(--good);
@@ -55,6 +56,7 @@ section p i { color: var(--soft); }
 .grid, .line { position: absolute; top: 0; bottom: 0; width: 0; border-left: 1px solid var(--grid); }
 .line { border-left: 1px dashed currentcolor; opacity: .55; padding-right: 5px; }
 .bar { position: absolute; top: .3rem; height: 1rem; min-width: 3px; border-radius: 3px; }
+.answer { background: linear-gradient(to right, var(--answer-pale) var(--waited), var(--answer) var(--waited)); }
 .attempt { background: var(--attempt); }
 .request { background: linear-gradient(to right, var(--request-pale) var(--waited), var(--request) var(--waited)); }
 .tool { background: var(--tool); }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "BarKind", "Mark", "Outcome", "Timeline", "timeline"]
 
-BarKind = Literal["attempt", "request", "tool", "wait"]
+BarKind = Literal["answer", "attempt", "request", "tool", "wait"]
 Outcome = Literal["ok", "failed", "cut", "lost"]
 
 
@@ -25,8 +25,8 @@ class Bar:
     """Something that took time.
 
     Args:
-        kind: ``attempt`` (a child of a ``FallbackAgent``), ``request``, ``tool``, or ``wait``
-            (before a retry).
+        kind: ``attempt`` (a child of a ``FallbackAgent``), ``request``, ``tool``, ``wait`` (before a
+            retry), or ``answer`` (the whole of it, only on the page).
         name: Name of the agent, the model, the tool, or the error that is waited for.
         start: Seconds since ``answer()`` was called.
         end: Likewise.
