@@ -12,6 +12,7 @@ from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
 __all__ = ["Conversation"]
 
@@ -77,6 +78,16 @@ class Conversation(Sequence[Item]):
 
     def __repr__(self) -> str:
         return f"Conversation({self._items!r})"
+
+    if not TYPE_CHECKING:  # type checkers find this mistake by themselves
+
+        def __getattr__(self, name: str) -> Any:
+            if name in {"append", "extend", "insert", "pop", "remove", "clear"}:
+                raise AttributeError(
+                    f"a conversation has no {name}(): it changes through its agent, by agent.add_user_message(text) or "
+                    "agent.add_message(role, text); conversation.replace(items) puts others in the place of all"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def replace(self, items: Iterable[Item]) -> None:
         """Put ``items`` in the place of everything, for example to resume a call.

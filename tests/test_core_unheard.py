@@ -241,8 +241,8 @@ def test_what_is_owed_is_made_before_more_is_owed(backend: Backend) -> None:
     # No answer begins without a look at the conversation today; should one, the cut before it is kept all the same.
     async def main() -> None:
         async with Speaker() as agent:
-            agent._core.conversation.defer(lambda: agent._core.conversation.append(Message("assistant", "first")))
-            agent._core.conversation.defer(lambda: agent._core.conversation.append(Message("assistant", "second")))
+            agent._core.conversation.defer(lambda: agent._core.conversation.push(Message("assistant", "first")))
+            agent._core.conversation.defer(lambda: agent._core.conversation.push(Message("assistant", "second")))
             assert said(agent) == [("assistant", "first"), ("assistant", "second")]
 
     run_virtual(backend, main)

@@ -87,7 +87,7 @@ class Course:
 
     def user(self, text: str) -> None:
         message = Message("user", text)
-        self.events.append(MessageAdded(message, self.ledger.conversation.append(message)))
+        self.events.append(MessageAdded(message, self.ledger.conversation.push(message)))
 
     def took(self, count: int) -> None:
         for _ in range(min(count, len(self.unread))):

@@ -6,11 +6,13 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import httpx
 import httpx2
 import pytest
+from anyio.from_thread import BlockingPortal
 
-from micdrop_agent import ChatAgent, EchoAgent, FallbackAgent, OpenaiAgent, ProviderError, Tool
+from micdrop_agent import Answer, ChatAgent, EchoAgent, FallbackAgent, OpenaiAgent, ProviderError, Tool
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, run_virtual
 from micdrop_agent.transport import choose
 
@@ -21,6 +23,15 @@ NEAR: list[tuple[Any, dict[str, Any], str]] = [
     (EchoAgent, {"sytem_prompt": "x"}, "no option 'sytem_prompt'; did you mean 'system_prompt'?"),
     (FallbackAgent, {"factories": [EchoAgent], "first_chunk_timout": 1}, "did you mean 'first_chunk_timeout'?"),
     (OpenaiAgent, {"api_key": "k", "temperature": 0.2}, "settings={'temperature': …}"),
+    (OpenaiAgent, {"max_tokens": 100}, "settings={'max_tokens': …}"),
+    (OpenaiAgent, {"instructions": "x"}, "write system_prompt=…"),
+    (EchoAgent, {"prompt": "x"}, "write system_prompt=…"),
+    (OpenaiAgent, {"max_retries": 2}, "write retry=Retry(max_retries=…)"),
+    (OpenaiAgent, {"timeout": 3.0}, "write timeouts=Timeouts(total=…)"),
+    (OpenaiAgent, {"functions": []}, "write tools=[…]"),
+    (ChatAgent, {"url": "http://localhost/v1", "model": "m"}, "write base_url=…"),
+    (FallbackAgent, {"factories": [EchoAgent], "system_prompt": "x"}, "[lambda: OpenaiAgent(system_prompt=…)]"),
+    (FallbackAgent, {"factories": [EchoAgent], "instructions": "x"}, "[lambda: OpenaiAgent(system_prompt=…)]"),
 ]
 
 
@@ -103,3 +114,42 @@ def test_a_client_of_httpx_is_advised_against_once_and_one_of_httpx2_is_not(
 
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["the client is an httpx.AsyncClient"]
     assert "httpx2.AsyncClient" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_answer_that_is_awaited_says_what_to_await(backend: Backend) -> None:
+    async def scenario() -> None:
+        async with EchoAgent() as agent:
+            agent.add_user_message("Hello!")
+            answer: Any = agent.answer()
+            with pytest.raises(TypeError, match=r"use 'await answer\.wait\(\)'"):
+                await answer
+            assert (await answer.wait()).text == 'You said: "Hello!"'
+
+    run_virtual(backend, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_portal_and_a_hook_may_hand_an_answer_on(backend: Backend) -> None:
+    """They await what can be awaited."""
+
+    async def scenario() -> None:
+        async with EchoAgent() as agent:
+            agent.add_user_message("Hello!")
+            async with BlockingPortal() as portal:
+                answer = await anyio.to_thread.run_sync(portal.call, agent.answer)
+                assert isinstance(answer, Answer)
+                assert (await answer.wait()).text == 'You said: "Hello!"'
+
+    anyio.run(scenario, backend=backend)
+
+
+@pytest.mark.parametrize("method", ["append", "extend", "insert", "pop", "remove", "clear"])
+def test_a_conversation_is_no_list_and_says_who_changes_it(method: str) -> None:
+    conversation: Any = EchoAgent().conversation
+
+    with pytest.raises(AttributeError, match=rf"no {method}\(\).*agent\.add_user_message"):
+        getattr(conversation, method)
+    assert [item.role for item in conversation] == ["system"]
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = conversation.nothing

@@ -21,6 +21,7 @@ import anyio
 from anyio.abc import ObjectReceiveStream
 
 from micdrop_agent._core.generate import respond
+from micdrop_agent._core.guards import awaited
 from micdrop_agent._core.home import cancel_soon, cancelled_from_outside
 from micdrop_agent._core.pause import written_in_pause
 from micdrop_agent._core.pipe import Pipe
@@ -243,7 +244,7 @@ class Answer(ObjectReceiveStream[str]):
         def __iter__(self) -> None:
             raise TypeError("an answer is read with 'async for chunk in answer', not with 'for'")
 
-    # No __await__ that says so likewise: a portal (portal.call(agent.answer)) awaits what can be awaited.
+        __await__ = awaited
 
     def __del__(self) -> None:
         # An answer that nobody read to its end is legal; its streams must not warn of it.

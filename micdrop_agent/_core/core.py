@@ -170,7 +170,7 @@ class Core:
             self.hub.emit(*self.current.ledger.add(item))  # right behind its call, which has one result
             return
         self._end_pause()
-        index = self.conversation.append(item)
+        index = self.conversation.push(item)
         if not self.hub.unheard:
             self.hub.emit(MessageAdded(item, index))
 

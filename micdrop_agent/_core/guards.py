@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from micdrop_agent._core.agent import Agent
 
-__all__ = ["State", "check_listener", "may_answer", "may_open"]
+__all__ = ["State", "awaited", "check_listener", "may_answer", "may_open"]
 
 State: TypeAlias = Literal["new", "open", "closing", "closed"]
 
@@ -50,3 +52,20 @@ def check_listener(listener: object, what: str, *, instead: str = "") -> None:
         raise TypeError(
             f"{what}; {listener!r} is a coroutine function and would never run; use a plain function{instead}"
         )
+
+
+def awaited(answer: object) -> Generator[Any, Any, object]:
+    """The ``__await__`` of an answer: says what to await instead.
+
+    Some await whatever a function returned if that can be awaited: a portal (``portal.call(agent.answer)``), this
+    library with hooks and tools. They get the answer as it is.
+    """
+    here = inspect.currentframe()
+    asks = here.f_back if here is not None else None
+    if asks is not None and str(asks.f_globals.get("__name__")).partition(".")[0] in {"anyio", "micdrop_agent"}:
+        return _itself(answer).__await__()
+    raise TypeError("an answer is no awaitable: read it with 'async for chunk in answer', or use 'await answer.wait()'")
+
+
+async def _itself(answer: object) -> object:
+    return answer

@@ -106,7 +106,7 @@ class Guess:
     def _adopted(self, answer: Answer, message: Message) -> Answer:
         core, history = self._core, self._core.conversation
         self._forget()
-        index = history.append(message)
+        index = history.push(message)
         for at, gone, come in self._changes:
             history.change(at, gone, come)
         held = _moved(answer, history, message)

@@ -114,13 +114,13 @@ class History(Conversation):
             finally:
                 self._settling = False
 
-    def insert(self, index: int, item: Item) -> None:
+    def push_before(self, index: int, item: Item) -> None:
         """Put ``item`` before the one at ``index``."""
         self.mark += index < self.mark
         self._items.insert(index, item)
         self._changed(index, 0, item)
 
-    def append(self, item: Item) -> int:
+    def push(self, item: Item) -> int:
         """Put ``item`` at the end; returns where that is."""
         self._items.append(item)
         index = len(self._items) - 1

@@ -188,7 +188,7 @@ class Ledger:
         if is_blank(text):
             return []
         message = Message("assistant", text, dict(metadata) or None)
-        return self._put_stored(segment, message) or [MessageAdded(message, self.conversation.append(message))]
+        return self._put_stored(segment, message) or [MessageAdded(message, self.conversation.push(message))]
 
     def _put_stored(self, segment: Segment, message: Message) -> list[Event]:
         """Have ``message`` stored for ``segment``, in the place of the one that a resumed answer has; empty if it has none."""
@@ -218,7 +218,7 @@ class Ledger:
                     return self.close_call(call, item.output)
         if isinstance(item, Message) and is_blank(item.content):
             return []
-        return [MessageAdded(item, self.conversation.append(item))]
+        return [MessageAdded(item, self.conversation.push(item))]
 
     def open_call(self, item: ToolCall, owner: object) -> tuple[OpenCall, list[Event]]:
         """Store a call; it stays open until ``close_call`` or ``interrupt``."""
@@ -235,7 +235,7 @@ class Ledger:
         result = ToolResult(item.tool_call_id, item.tool_name, output)
         found = self.conversation.index_of(item)
         index = len(self.conversation) if found is None else found + 1
-        self.conversation.insert(index, result)
+        self.conversation.push_before(index, result)
         return [MessageAdded(result, index)]
 
     def close_calls(self, output: str = CANCELLED_OUTPUT, *, owner: object = None) -> list[Event]:
@@ -291,7 +291,7 @@ class Ledger:
         if corrected := self._put_stored(segment, message):
             return corrected
         index = self._marked()
-        self.conversation.insert(index, message)
+        self.conversation.push_before(index, message)
         return [MessageAdded(message, index)]
 
     def _shorten(self, segment: Segment, upto: int) -> list[Event]:

@@ -9,6 +9,7 @@ Agents with more options extend both. The command line and the reference read th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import attrs
@@ -169,19 +170,42 @@ def read_options(kind: type[O_], keywords: Mapping[str, Any], owner: object) -> 
     known = attrs.fields_dict(kind)
     for name in keywords:
         if name not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, known, 1)
-            if near:
-                there = f"did you mean {near[0]!r}?"
-            elif hasattr(type(owner), "settings"):
-                there = f"what the server reads goes into settings={{{name!r}: …}}; it has {', '.join(known)}"
-            else:
-                there = f"it has {', '.join(known)}"
-            raise TypeError(f"{type(owner).__name__}() has no option {name!r}; {there}")
+            raise TypeError(f"{type(owner).__name__}() has no option {name!r}; {_meant(name, known, owner)}")
     return kind(**keywords)
 
 
 def shared(options: SharedOptions) -> dict[str, Any]:
     """Those of ``options`` that every agent has."""
     return {name: getattr(options, name) for name in attrs.fields_dict(SharedOptions)}
+
+
+_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt", "system_prompt=…"))
+    | dict.fromkeys(("max_retries", "max_retry", "retries"), ("retry", "retry=Retry(max_retries=…)"))
+    | dict.fromkeys(("timeout", "request_timeout"), ("timeouts", "timeouts=Timeouts(total=…)"))
+    | dict.fromkeys(("functions", "function_tools"), ("tools", "tools=[…]"))
+    | dict.fromkeys(("url", "endpoint", "host", "api_base"), ("base_url", "base_url=…"))
+    | {"llm": ("model", "model=…"), "model_name": ("model", "model=…")}
+)
+"""What other libraries call our options: which of ours it is, and how that is written."""
+
+_SERVERS: Final = frozenset({"max_tokens", "max_output_tokens", "max_completion_tokens", "reasoning", "stop", "n"})
+"""Names of the servers' APIs that look like options of ours."""
+
+
+def _meant(name: str, known: Mapping[str, object], owner: object) -> str:
+    """What to write in place of an option that there is not."""
+    from difflib import get_close_matches
+
+    settings = hasattr(type(owner), "settings")
+    ours, written = _ELSEWHERE.get(name, ("", ""))
+    if ours in known:
+        return f"write {written}"
+    if not (settings and name in _SERVERS) and (near := get_close_matches(name, known, 1)):
+        return f"did you mean {near[0]!r}?"
+    there = f"it has {', '.join(known)}"
+    if settings:
+        return f"what the server reads goes into settings={{{name!r}: …}}; {there}"
+    if "first_chunk_timeout" in known:  # a FallbackAgent
+        return f"its children have theirs, as in factories=[lambda: OpenaiAgent({ours or name}=…)]; {there}"
+    return there

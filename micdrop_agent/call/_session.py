@@ -247,7 +247,7 @@ class Session:
 
     def _add(self, message: Message) -> Message | None:
         if self.agent is None:
-            self.items.append(message)
+            self.items.push(message)
             self._send_item(message)
             return message
         try:
