@@ -105,6 +105,14 @@ def _rate(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
         check_number(attribute.name, value, fits=lambda rate: rate > 0, limits="more than 0", of=" of letters a second")
 
 
+def _at_least_one(value: float) -> bool:
+    return value >= 1
+
+
+def _is_share(value: float) -> bool:
+    return 0 <= value <= 1
+
+
 @attrs.frozen(kw_only=True)
 class Retry:
     """When a failed request is sent again, before any chunk of the answer was received.
@@ -126,16 +134,14 @@ class Retry:
     first_wait: float = attrs.field(default=0.5, validator=_seconds)
     """Seconds before the first retry."""
 
-    factor: float = attrs.field(
-        default=2.0, validator=validated(check_number, fits=lambda factor: factor >= 1, limits="at least 1")
-    )
+    factor: float = attrs.field(default=2.0, validator=validated(check_number, fits=_at_least_one, limits="at least 1"))
     """How much longer each further wait is; at least 1."""
 
     max_wait: float = attrs.field(default=8.0, validator=_seconds)
     """Longest wait in seconds."""
 
     jitter: float = attrs.field(
-        default=0.25, validator=validated(check_number, fits=lambda share: 0 <= share <= 1, limits="between 0 and 1")
+        default=0.25, validator=validated(check_number, fits=_is_share, limits="between 0 and 1")
     )
     """Share (0 to 1) by which a wait may be shortened at random, so that calls spread out."""
 
