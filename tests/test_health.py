@@ -90,6 +90,19 @@ def test_a_success_forgets_the_failures_before_it() -> None:
     assert bench.told == []
 
 
+@pytest.mark.parametrize("kind", ["server", "auth", "rate_limit"])
+def test_an_answer_that_was_asked_for_before_a_child_went_out_does_not_bring_it_back(kind: str) -> None:
+    bench = Bench()
+    bench.fail(kind, 3)
+    bench.now += 0.2
+    bench.registry.succeeded("a", 0.3)
+    assert bench.state == "open"
+    assert len(bench.told) == 1
+    bench.now += 400
+    bench.registry.succeeded("a", 0.3)
+    assert bench.state == "closed"
+
+
 @pytest.mark.parametrize("kind", ["auth", "not_found"])
 def test_what_only_a_person_can_mend_is_out_until_reset(kind: str) -> None:
     bench = Bench()
@@ -388,6 +401,10 @@ class Model:
     openings: int = 0
     until: float | None = None
     trial: bool = False
+    since: float = 0.0
+
+    def is_out(self, now: float) -> bool:
+        return self.until is not None and not self.trial and now < self.until
 
     def state(self, now: float) -> str:
         if self.until is None:
@@ -457,6 +474,8 @@ class HealthMachine(RuleBasedStateMachine):
     @rule(key=keys, seconds=st.none() | st.floats(0, 9))
     def succeed(self, key: str, seconds: float | None) -> None:
         def change(model: Model) -> None:
+            if model.until is not None and seconds is not None and self.now - seconds < model.since:
+                return  # asked for before it went out
             model.failures = model.openings = 0
             model.until, model.trial = None, False
 
@@ -473,7 +492,7 @@ class HealthMachine(RuleBasedStateMachine):
         self.die = die
 
         def change(model: Model) -> None:
-            out_already = model.until is not None and not model.trial and self.now < model.until
+            out_already = model.is_out(self.now)
             model.trial = False
             model.failures += 1
             if out_already:
@@ -483,6 +502,7 @@ class HealthMachine(RuleBasedStateMachine):
             elif model.failures >= self.limit or model.until is not None:
                 wait = die * min(self.cap, self.first * 2**model.openings)
                 model.openings += 1
+                model.since = self.now
                 model.until = max(model.until or -math.inf, self.now + max(asked or 0.0, wait))
 
         self.expect_failure(key, change, down(kind, retry_after=asked))
@@ -494,6 +514,7 @@ class HealthMachine(RuleBasedStateMachine):
         wait = {"quota": 100.0, "rate_limit": 10.0 if asked is None else asked}.get(kind, math.inf)
 
         def change(model: Model) -> None:
+            model.since = model.since if model.is_out(self.now) else self.now
             model.trial = False
             model.until = max(model.until or -math.inf, self.now + wait)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import random
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -18,6 +19,9 @@ from micdrop_agent.testing import BACKENDS, Backend, ScriptedAgent, run_virtual
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+    from micdrop_agent import Turn
+    from micdrop_agent.testing import Act
 
 DOWN = ProviderError("down", kind="server")
 
@@ -118,41 +122,168 @@ def test_without_a_bus_each_decides_for_itself_and_says_so_once(
     assert caplog.text.count("not shared") == 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_after_the_first_opened_its_circuit_at_most_one_request_of_a_worker_reaches_it(backend: Backend) -> None:
-    asked: list[tuple[int, float]] = []
+def slow_and_sure() -> ScriptedAgent:
+    answer: list[Act] = [0.2, "Yes."]
+    return ScriptedAgent(*[answer] * 99)
+
+
+class Provider:
+    """A model server: when each worker asked it, and whether it is dead. A dead one refuses, or says nothing."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self.silent = silent
+        self.dead = False
+        self.asked: list[tuple[int, float]] = []
+
+    def agent(self, worker: int) -> ScriptedAgent:
+        provider = self
+
+        class Asking(ScriptedAgent):
+            async def generate_answer(self, turn: Turn) -> None:
+                provider.asked.append((worker, anyio.current_time()))
+                if not provider.dead:
+                    await anyio.sleep(0.05)
+                    await turn.write("Yes.")
+                elif provider.silent:
+                    await anyio.sleep_forever()
+                else:
+                    raise DOWN
+
+        return Asking()
+
+
+@pytest.mark.parametrize(("backend", "silent"), [("asyncio", False), ("trio", True)])
+def test_once_one_worker_opened_its_circuit_each_asks_once_at_most_and_one_tries(
+    backend: Backend, silent: bool
+) -> None:
+    """4 workers with 50 calls each; the provider dies at 5 s and is back at 9 s."""
+    provider = Provider(silent=silent)
     opened: list[float] = []
+    closed: list[float] = []
+    dice = random.Random(7)
 
-    class Dying(ScriptedAgent):
-        worker = 0
-
-        async def generate_answer(self, turn: object) -> None:
-            asked.append((self.worker, anyio.current_time()))
-            raise DOWN
+    async def call(worker: int, health: SharedHealth) -> None:
+        factories = [lambda: provider.agent(worker), slow_and_sure]
+        async with FallbackAgent(
+            factories, names=["a", "b"], health=health, prefer="first", first_chunk_timeout=0.5
+        ) as agent:
+            while anyio.current_time() < 12:
+                await anyio.sleep(dice.expovariate(1 / 4))
+                result = await agent.answer().wait()
+                assert result.status == "completed"
 
     async def scenario(_bus: MemoryBus, registries: list[SharedHealth]) -> None:
-        async def call(worker: int) -> None:
-            def dying() -> ScriptedAgent:
-                agent = Dying()
-                agent.worker = worker
-                return agent
-
-            factories = [dying, lambda: ScriptedAgent(*[["Yes."]] * 20)]
-            async with FallbackAgent(factories, names=["a", "b"], health=registries[worker], prefer="first") as agent:
-                for turn in range(5):
-                    await anyio.sleep(0.01 * ((7 * worker + turn) % 11))
-                    await agent.answer().wait()
-
         for registry in registries:
-            registry.on_change(lambda change: opened.append(anyio.current_time()) if change.state == "open" else None)
+            registry.on_change(
+                lambda change: (opened if change.state == "open" else closed).append(anyio.current_time())
+            )
         async with anyio.create_task_group() as tasks:
             for number in range(4 * 50):
-                tasks.start_soon(call, number % 4)
+                tasks.start_soon(call, number % 4, registries[number % 4])
+            await anyio.sleep_until(5)
+            provider.dead = True
+            await anyio.sleep_until(9)
+            provider.dead = False
 
     workers(backend, 4, scenario)
-    assert opened
-    late = [worker for worker, at in asked if at > min(opened) + 0.002]
-    assert all(late.count(worker) <= 1 for worker in range(4))
+    assert len(opened) >= 4
+    assert opened[3] <= opened[0] + 0.05
+    # Its time out is drawn once (the others take it over), and only then one worker may try it.
+    tries = [at for _, at in provider.asked if at > opened[3]]
+    first_try = tries[0]
+    late = [worker for worker, at in provider.asked if opened[0] < at < first_try]
+    assert all(late.count(worker) <= 1 for worker in range(4)), late
+    assert first_try - opened[0] >= 4
+    # The first try after 9 s succeeds; until then there was one at a time.
+    assert len([at for at in tries if at <= closed[0]]) == 1
+    assert closed[0] <= closed[3] <= closed[0] + 0.05
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_right_to_try_is_given_back_and_outlives_no_worker(backend: Backend) -> None:
+    async def scenario(bus: MemoryBus, registries: list[SharedHealth]) -> None:
+        one, two = registries
+        one.failed("a", ProviderError("slow down", kind="rate_limit", retry_after=1))
+        await anyio.sleep(1.1)
+        assert (one.state("a"), two.state("a")) == ("open", "open")  # both ask
+        await anyio.sleep(0.1)
+        states = [one.state("a"), two.state("a")]
+        assert states.count("half_open") == 1
+        holder, other = (one, two) if states[0] == "half_open" else (two, one)
+        sent = bus.sent
+        for _ in range(5):
+            assert other.state("a") == "open"
+            await anyio.sleep(1)
+        assert bus.sent <= sent + 1  # who was refused waits for news, and does not ask again and again
+        holder.started("a")
+        holder.failed("a", ProviderError("slow down", kind="rate_limit", retry_after=1))
+        await anyio.sleep(1.1)
+        other.state("a")
+        await anyio.sleep(0.1)
+        assert other.state("a") == "half_open"  # it has the right now, which the first one gave back
+        holder.state("a")
+        await anyio.sleep(10.5)  # it dies with it
+        holder.state("a")
+        await anyio.sleep(0.1)
+        assert holder.state("a") == "half_open"
+
+    workers(backend, 2, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_news_that_were_lost_are_learned_later(backend: Backend) -> None:
+    """A worker whose connection is made again has missed that a child is back, and one that is out."""
+
+    async def scenario(bus: MemoryBus, registries: list[SharedHealth]) -> None:
+        one, two = registries
+        one.failed("a", ProviderError("no key", kind="auth"))
+        await anyio.sleep(0.05)
+        assert two.state("a") == "open"
+        bus._listeners.remove(two._receive)
+        one.reset("a")
+        one.failed("b", ProviderError("no key", kind="auth"))
+        two.failed("c", ProviderError("no key", kind="auth"))
+        await anyio.sleep(0.05)
+        assert (two.state("a"), two.state("b")) == ("open", "closed")
+        bus._listeners.append(two._receive)
+        await anyio.sleep(16)
+        assert (two.state("a"), two.state("b"), two.state("c")) == ("closed", "open", "open")
+
+    workers(backend, 2, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_more_workers_do_not_report_more(backend: Backend) -> None:
+    async def scenario(bus: MemoryBus, registries: list[SharedHealth]) -> None:
+        async def answers() -> None:
+            while True:
+                for registry in registries:
+                    registry.succeeded("a", 0.4)
+                await anyio.sleep(0.5)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answers)
+            await anyio.sleep(30)
+            before = bus.sent
+            await anyio.sleep(60)
+            assert 400 <= bus.sent - before <= 900
+            tasks.cancel_scope.cancel()
+
+    workers(backend, 60, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("news", [{}, {"out": 1}, {"key": "a", "out": "x"}, {"seen": 3, "every": 1}, {"known": 4}])
+def test_news_that_cannot_be_read_change_nothing(backend: Backend, news: dict[str, Any]) -> None:
+    async def scenario(bus: MemoryBus, registries: list[SharedHealth]) -> None:
+        for receive in tuple(bus._listeners):
+            receive(news)
+        assert [registry.state("a") for registry in registries] == ["closed"] * 2
+        registries[0].failed("a", ProviderError("no key", kind="auth"))
+        await anyio.sleep(0.05)
+        assert registries[1].state("a") == "open"
+
+    workers(backend, 2, scenario)
 
 
 @needs_server

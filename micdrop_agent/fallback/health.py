@@ -85,6 +85,7 @@ class _Child:
     failures: int = 0
     opened: int = 0
     until: float | None = None
+    since: float = 0.0
     trying: bool = False
     error: Exception | None = None
     history: deque[float] = attrs.field(factory=_new_history)
@@ -175,10 +176,12 @@ class HealthRegistry:
         """An attempt answered, its first chunk after that many seconds."""
         child = self._child(key)
         was_out = child.until is not None
-        child.failures = child.opened = 0
-        child.until, child.trying = None, False
         if first_chunk is not None:
             child.history.append(first_chunk)
+            if was_out and self._clock() - first_chunk < child.since:
+                return  # it was asked before the child went out: that says nothing of how it is now
+        child.failures = child.opened = 0
+        child.until, child.trying = None, False
         if was_out:
             self._tell(HealthChanged(key, "closed", None))
 
@@ -193,6 +196,8 @@ class HealthRegistry:
         if seconds is None:
             return
         before, child.error = child.until, error
+        if not was_out:
+            child.since = now
         child.until = now + seconds if before is None else max(before, now + seconds)
         if not was_out or (child.until == math.inf and before != math.inf):
             self._tell(HealthChanged(key, "open", error))

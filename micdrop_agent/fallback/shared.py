@@ -9,6 +9,7 @@ Invariants, pinned in tests/test_shared_health.py:
 2. News hold durations, never times: the clocks of two machines need not agree.
 3. A child that was out is tried by one worker at a time, as long as the bus is there.
 4. Without a bus each worker decides for itself; that is logged once.
+5. How often all workers together report the times of first chunks does not grow with their number.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ QUEUE: Final = 1000
 """News that wait for a bus; of more, the oldest are dropped: the next change says it again."""
 
 SAMPLES_EVERY: Final = 1.0
-"""Seconds between two reports of how long first chunks took."""
+"""Seconds between two reports of how long first chunks took, while the workers are few."""
+
+SAMPLES_PER_SECOND: Final = 10.0
+"""Reports of all workers together: each reaches every worker, so more workers report less often (as in RFC 3550, 6.2)."""
 
 SAMPLES: Final = 5
 """How many of them a worker reports: enough for a 95th percentile of all, however many workers there are."""
@@ -50,9 +54,16 @@ PROBE: Final = 10.0
 """Seconds for which one worker alone may try a child that was out."""
 
 ASK_AGAIN: Final = 0.5
-"""Seconds between two requests for that right."""
+"""Seconds between two requests for that right, where the first one got no reply."""
+
+ROUNDING: Final = 0.001
+"""Seconds by which a sleep may end early."""
+
+SLACK: Final = 1.0
+"""Seconds by which two workers may differ on when the time of a child is over."""
 
 RECONNECT: Final = 1.0
+"""Seconds before a bus that was gone is tried again."""
 
 
 class SharedHealth(HealthRegistry):
@@ -60,7 +71,8 @@ class SharedHealth(HealthRegistry):
 
     Use it with ``async with``, once for each worker, around its agents. When one worker takes a child out, or
     has to wait, the others leave it alone as well; when its time is over one of them tries it, and
-    if that works all use it again. Times to the first chunk are shared for ``hedge_after="p95"``.
+    if that works all use it again. Times to the first chunk are shared for ``hedge_after="p95"``; many workers
+    report them less often, so that all together send about 10 reports a second.
 
     Args:
         bus: The URL of a Redis or Valkey server (extra ``redis``), or a ``HealthBus`` of your own.
@@ -76,6 +88,12 @@ class SharedHealth(HealthRegistry):
         self._name = uuid.uuid4().hex
         self._queue: deque[News] = deque(maxlen=QUEUE)
         self._samples: dict[str, deque[float]] = {}
+        self._every = SAMPLES_EVERY
+        self._report_at = self._reported_at = -math.inf
+        self._heard = 0.0
+        """Intervals of all reports that came since the last one of ours: divided by that time, the number of workers."""
+        self._told: set[str] = set()
+        """Children that are out because another worker said so."""
         self._wake = anyio.Event()
         self._owed: set[str] = set()
         self._wanted: dict[str, float] = {}
@@ -108,18 +126,19 @@ class SharedHealth(HealthRegistry):
             return state
         # The first call that would try it has the others go on as before, and asks for the right to.
         now = self._clock()
-        if now >= self._wanted.get(key, -math.inf) + ASK_AGAIN:
-            self._wanted[key] = now
+        if now >= self._wanted.get(key, -math.inf):
+            self._wanted[key] = now + ASK_AGAIN
             self._put({"key": key, "try": True})
         return "open"
 
     def succeeded(self, key: str, first_chunk: float | None = None) -> None:
         """An attempt answered, its first chunk after that many seconds."""
-        was_out = self._child(key).until is not None
+        child = self._child(key)
+        was_out = child.until is not None
         super().succeeded(key, first_chunk)
-        self._mine.pop(key, None)
-        if was_out:
+        if was_out and child.until is None:
             self._put({"key": key, "in": True})
+            self._decided(key)
         if first_chunk is not None:
             self._samples.setdefault(key, deque(maxlen=SAMPLES)).append(first_chunk)
 
@@ -128,11 +147,18 @@ class SharedHealth(HealthRegistry):
         child = self._child(key)
         before = child.until
         super().failed(key, error)
-        self._mine.pop(key, None)
         if child.until is not None and child.until != before:
             kind = error.kind if isinstance(error, ProviderError) else "server"
             seconds = None if child.until == math.inf else child.until - self._clock()
             self._put({"key": key, "out": seconds, "kind": kind, "opened": child.opened})
+            self._decided(key)
+
+    def _decided(self, key: str) -> None:
+        """What is known of a child is ours now; the right to try it is given back, after the others were told."""
+        self._told.discard(key)
+        self._wanted.pop(key, None)
+        if self._mine.pop(key, None) is not None:
+            self._put({"key": key, "tried": True})
 
     def reset(self, key: str | None = None) -> None:
         """Take a child (or all) back in, in all workers."""
@@ -149,25 +175,59 @@ class SharedHealth(HealthRegistry):
     def _receive(self, news: News) -> None:
         if news.get("from") == self._name:
             return
-        key = str(news["key"])
+        try:
+            self._learn(news)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            logger.debug("news that cannot be read are ignored: %.100r", news)
+
+    def _learn(self, news: News) -> None:
+        if "known" in news:
+            self._compare(dict(news["known"]))
+        elif "out" in news:
+            self._goes_out(str(news["key"]), news)
+        elif "in" in news:
+            self._comes_in(str(news["key"]))
+        elif "seen" in news:
+            self._heard += float(news["every"])
+            for key, times in news["seen"].items():
+                self._child(str(key)).history.extend(float(seconds) for seconds in times)
+
+    def _compare(self, known: dict[str, float | None]) -> None:
+        """The bus tells all that are out."""
+        self._reached, self._warned = True, False
+        for key, seconds in known.items():
+            self._goes_out(key, {"out": seconds})
+        # News may be lost while a connection is made again: who would be out for longer, and is not, is in
+        # again. One whose time is over is still to be tried by one worker.
+        for key in self._told - known.keys():
+            if self.seconds_until_retry(key) > SLACK:
+                self._comes_in(key)
+
+    def _goes_out(self, key: str, news: News) -> None:
+        until = math.inf if news["out"] is None else self._clock() + float(news["out"])
+        opened = int(news.get("opened", 1))
+        error = ProviderError("another worker found it unavailable", kind=news.get("kind", "server"))
         child = self._child(key)
         was_out = child.until is not None and child.until > self._clock()
-        if "out" in news:
-            until = math.inf if news["out"] is None else self._clock() + float(news["out"])
-            child.until = until if child.until is None else max(child.until, until)
-            child.opened = max(child.opened, int(news.get("opened", 1)))
-            child.trying = False
-            child.error = ProviderError("another worker found it unavailable", kind=news.get("kind", "server"))
-            if not was_out:
-                self._tell(HealthChanged(key, "open", child.error))
-        elif "in" in news:
-            was_out = child.until is not None
-            child.failures = child.opened = 0
-            child.until, child.trying = None, False
-            if was_out:
-                self._tell(HealthChanged(key, "closed", None))
-        elif "seen" in news:
-            child.history.extend(float(seconds) for seconds in news["seen"])
+        if was_out and child.until is not None and until <= child.until:
+            return  # known, or we are to wait for longer anyway
+        if not was_out:
+            child.since = self._clock()
+        child.until, child.opened, child.trying, child.error = until, max(child.opened, opened), False, error
+        self._told.add(key)
+        self._wanted.pop(key, None)
+        if not was_out:
+            self._tell(HealthChanged(key, "open", error))
+
+    def _comes_in(self, key: str) -> None:
+        child = self._child(key)
+        was_out = child.until is not None
+        child.failures = child.opened = 0
+        child.until, child.trying = None, False
+        self._told.discard(key)
+        self._wanted.pop(key, None)
+        if was_out:
+            self._tell(HealthChanged(key, "closed", None))
 
     async def _listen(self) -> None:
         while True:
@@ -181,18 +241,16 @@ class SharedHealth(HealthRegistry):
             await anyio.sleep(RECONNECT)
 
     async def _send(self) -> None:
+        self._reported_at = self._clock()
+        self._report_at = self._reported_at + self._every * (0.5 + self._chance())
         while True:
-            with anyio.move_on_after(SAMPLES_EVERY):
+            pause = RECONNECT if self._owed else self._report_at - self._clock()
+            with anyio.move_on_after(max(0.0, pause)):
                 await self._wake.wait()
-            self._wake = anyio.Event()
             if not self._queue:
-                owed, self._owed = self._owed, set()
-                for key in owed:
-                    self._put(self._as_it_is(key))
-                self._queue.extend(
-                    {"key": key, "seen": list(times), "from": self._name} for key, times in self._samples.items()
-                )
-                self._samples.clear()
+                self._repeat()
+            self._report()
+            self._wake = anyio.Event()  # after these two, which set it
             while self._queue:
                 news = self._queue.popleft()
                 try:
@@ -203,6 +261,26 @@ class SharedHealth(HealthRegistry):
                     if "out" in news or "in" in news:
                         self._owed.add(news["key"])
 
+    def _repeat(self) -> None:
+        """What was not delivered is said again, as it is now."""
+        owed, self._owed = self._owed, set()
+        for key in owed:
+            self._put(self._as_it_is(key))
+
+    def _report(self) -> None:
+        """Report the times of the last answers, if it is time to, and find out when the next report is due."""
+        now = self._clock()
+        if now < self._report_at - ROUNDING:
+            return
+        workers = 1 + self._heard / max(now - self._reported_at, SAMPLES_EVERY / 2)
+        self._heard = 0.0
+        self._every = max(SAMPLES_EVERY, workers / SAMPLES_PER_SECOND)
+        self._reported_at = now
+        self._report_at = now + self._every * (0.5 + self._chance())  # not all at once
+        if self._samples:
+            self._put({"seen": {key: list(times) for key, times in self._samples.items()}, "every": self._every})
+            self._samples.clear()
+
     def _as_it_is(self, key: str) -> News:
         """What was not delivered, with the time that is left now."""
         child = self._child(key)
@@ -212,11 +290,15 @@ class SharedHealth(HealthRegistry):
         return {"key": key, "out": seconds, "opened": child.opened}
 
     async def _deliver(self, news: News) -> None:
-        key = news["key"]
-        if "try" not in news:
+        if "tried" in news:
+            await self._bus.release(news["key"], self._name)
+        elif "try" not in news:
             await self._bus.send(news)
-        elif await self._bus.lease(key, PROBE):
-            self._mine[key] = self._clock() + PROBE
+        elif await self._bus.lease(news["key"], PROBE, self._name):
+            self._mine[news["key"]] = self._clock() + PROBE
+        else:
+            # Another worker tries it, and will say what came of that; only if it dies have we to ask again.
+            self._wanted[news["key"]] = self._clock() + PROBE
 
     def _lost(self, error: BaseException) -> None:
         self._reached = False
