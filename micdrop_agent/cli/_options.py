@@ -69,6 +69,7 @@ class ShowArguments:
     store: Path
     call: str | None = None
     json: bool = False
+    as_test: Path | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +116,7 @@ def _made(command: str, found: dict[str, Any]) -> Arguments:
             found.pop("demo")
             return DemoArguments(**found)
         case "show":
-            return ShowArguments(**found)
+            return _show(found)
         case "doctor":
             found["agents"] = tuple(found["agents"])
             for agent in found["agents"]:
@@ -136,6 +137,15 @@ def _chat(found: dict[str, Any]) -> ChatArguments:
     problem = _problem(options)
     if problem is not None:
         raise UsageError(problem)
+    return options
+
+
+def _show(found: dict[str, Any]) -> ShowArguments:
+    options = ShowArguments(**found)
+    if options.as_test is not None and options.call is None:
+        raise UsageError("--as-test writes one call as a test: its ID is missing")
+    if options.as_test is not None and options.json:
+        raise UsageError("--json prints a call, --as-test writes a test; choose one of them")
     return options
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FILES", "PROGRAM", "WORDS", "make_parser"]
 
 PROGRAM: Final = "micdrop-agent"
-FILES: Final = frozenset({"transcript", "resume", "store", "trace"})
+FILES: Final = frozenset({"transcript", "resume", "store", "trace", "as_test"})
 """Arguments that are files."""
 
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {"agent": AGENTS, "fallback": AGENTS, "agents": AGENTS}
@@ -64,6 +64,8 @@ examples:
   micdrop-agent show calls.db              all calls, the one that changed last at the end
   micdrop-agent show calls.db ada          that call, to be read
   micdrop-agent show calls.db ada --json   that call as wire JSON
+  micdrop-agent show calls.db ada --as-test test_ada.py
+                                           that call as a test, with a scripted server
 """
 
 _DOCTOR: Final = f"""\
@@ -188,6 +190,9 @@ def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", metavar="FILE", type=Path, help="a store, as chat --store or SqliteStore makes it")
     parser.add_argument("call", metavar="ID", nargs="?", help="a call in it")
     parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--as-test", metavar="TEST", type=Path, help="write that call as a test for pytest (a new file)"
+    )
 
 
 def _doctor(parser: argparse.ArgumentParser) -> None:

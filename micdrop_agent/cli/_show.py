@@ -18,6 +18,7 @@ from micdrop_agent.store import SqliteStore, UnknownCallError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from micdrop_agent.cli._options import ShowArguments
     from micdrop_agent.messages import Item
@@ -45,13 +46,25 @@ async def show(options: ShowArguments) -> int:
             items = await store.load(options.call)
         except UnknownCallError:
             raise MicdropError(_unknown(options, calls)) from None
-    if options.json:
+    if options.as_test is not None:
+        _write_test(options.as_test, str(options.call), items)
+    elif options.json:
         from micdrop_agent import wire
 
         print(wire.dumps(items))
     else:
         _print(items, next(call for call in calls if call.call_id == options.call))
     return 0
+
+
+def _write_test(file: Path, call: str, items: Sequence[Item]) -> None:
+    from micdrop_agent.cli._as_test import as_test
+    from micdrop_agent.cli._files import write_whole
+
+    if file.exists():
+        raise MicdropError(f"{str(file)!r} exists; a test that somebody may have changed is not written over")
+    write_whole(as_test(call, items), file, "the test")
+    print(f"call {call} is a test now: pytest {shlex.quote(str(file))}")
 
 
 def _as_json(calls: Sequence[CallInfo]) -> str:

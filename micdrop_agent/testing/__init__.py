@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
     from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
     from micdrop_agent.testing._replies import call_tool, fault, parts, say
-    from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent
+    from micdrop_agent.testing._scripted import HANG, Act, Call, ScriptedAgent, scripted_tools
     from micdrop_agent.testing._stores import StoreContractError, check_store
     from micdrop_agent.testing._streams import MemoryByteStream, memory_connection
     from micdrop_agent.testing._sweep import (
@@ -114,6 +114,7 @@ __all__ = [
     "run_scenario",
     "run_virtual",
     "say",
+    "scripted_tools",
     "sweep_call",
     "talk",
     "talk_to",
@@ -142,7 +143,7 @@ _HOME: Final = {
     "_probe": ("AnswerTrace", "Probe", "Trace"),
     "_provider": ("Exchange", "ReceivedRequest", "Reply", "ScriptedProvider"),
     "_replies": ("call_tool", "fault", "parts", "say"),
-    "_scripted": ("HANG", "Act", "Call", "ScriptedAgent"),
+    "_scripted": ("HANG", "Act", "Call", "ScriptedAgent", "scripted_tools"),
     "_stores": ("StoreContractError", "check_store"),
     "_streams": ("MemoryByteStream", "memory_connection"),
     "_sweep": (

@@ -11,7 +11,10 @@ import anyio
 import attrs
 
 from micdrop_agent._core.agent import Agent
+from micdrop_agent.errors import ToolError
 from micdrop_agent.messages import Message, ToolCall
+from micdrop_agent.providers.json_text import as_dict
+from micdrop_agent.tools import Tool
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -46,6 +49,37 @@ HANG: Final = _Hang()
 Act: TypeAlias = "str | float | Call | Sequence[Call] | Message | BaseException | _Hang | Callable[[Turn], Any]"
 """One thing that an answer does: say a chunk, wait seconds, call a tool (or several at once), store a message,
 raise, hang, or call a function of the turn, sync or async."""
+
+
+def scripted_tools(outputs: Mapping[str, Sequence[str | None]]) -> list[Tool]:
+    """Tools that take any arguments and return what they are told to, call by call; the last output again and again.
+
+    Args:
+        outputs: For each tool by name its outputs, as JSON texts; ``None``: that call never returns. An object with the
+            member ``error`` is a failure of the tool.
+    """
+    return [_scripted_tool(name, list(listed)) for name, listed in outputs.items()]
+
+
+def _scripted_tool(name: str, outputs: list[str | None]) -> Tool:
+    calls = iter(range(len(outputs)))
+
+    async def execute(_arguments: Mapping[str, Any]) -> Any:
+        output = outputs[next(calls, -1)] if outputs else "null"
+        if output is None:
+            await anyio.sleep_forever()
+            return None
+        try:
+            value = json.loads(output)
+        except ValueError:
+            return output
+        error = as_dict(value).get("error")
+        if isinstance(error, str) and len(value) == 1:
+            raise ToolError(error)
+        return value
+
+    schema = {"type": "object", "properties": {}, "additionalProperties": True}
+    return Tool.from_schema(name, f"Scripted: {name}.", schema, execute)
 
 
 class ScriptedAgent(Agent):

@@ -10,6 +10,7 @@ message tells the course of the answer.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -261,7 +262,7 @@ class Talk:
         raise ExpectationError(f"{what}\n{self.course}")
 
 
-async def talk(agent: Agent, text: str) -> Talk:
+async def talk(agent: Agent, text: str, *, interrupt_after: float | str | None = None) -> Talk:
     """Say ``text`` to ``agent``, read its answer to the end, and return what came of it.
 
     An answer that fails is a record too, whatever ``raise_on_failure`` says: its ``result`` has the error.
@@ -269,6 +270,7 @@ async def talk(agent: Agent, text: str) -> Talk:
     Args:
         agent: It is open.
         text: What the caller says.
+        interrupt_after: Barge in so many seconds after the question, or once this much of the answer was heard.
     """
     items: list[Item] = []
     switches: list[AgentSwitched] = []
@@ -282,8 +284,13 @@ async def talk(agent: Agent, text: str) -> Talk:
         answer = agent.answer()
         seen = _note_writes(answer)
         try:
-            async for chunk in answer:
-                chunks.append((anyio.current_time() - began, chunk))  # noqa: PERF401 - what came before an error counts
+            with anyio.move_on_after(interrupt_after if isinstance(interrupt_after, int | float) else math.inf):
+                async for chunk in answer:
+                    chunks.append((anyio.current_time() - began, chunk))
+                    if isinstance(interrupt_after, str) and _found(interrupt_after, "".join(one for _, one in chunks)):
+                        break
+            if interrupt_after is not None:
+                agent.cancel()
         except Exception as error:
             if not answer.ended or answer.result.error is not error:
                 raise

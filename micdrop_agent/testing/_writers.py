@@ -57,7 +57,10 @@ class ReplyWriter(ABC):
 def event(data: Any, name: str | None = None) -> bytes:
     """A server-sent event with ``data`` as JSON."""
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    try:
+        return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    except UnicodeEncodeError:  # half of a character, as servers that count UTF-16 send it
+        return f"{head}data: {json.dumps(data)}\n\n".encode()
 
 
 class ChatWriter(ReplyWriter):
