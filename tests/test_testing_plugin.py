@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import micdrop_agent.testing
+from micdrop_agent.testing import Cassette, CassetteError
+from micdrop_agent.testing._mode import DefaultMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +137,57 @@ def test_a_project_may_choose_one_loop(run: Run, pytester: pytest.Pytester) -> N
 def test_without_trio_its_half_is_skipped(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeconftest("import sys; sys.modules['trio'] = None")
 
-    run("def test_once(run_virtual): pass").assert_outcomes(passed=1, skipped=1)
+    done = run("def test_once(run_virtual): pass", "-rs")
+    done.assert_outcomes(passed=1, skipped=1)
+    done.stdout.fnmatch_lines(["*Trio is not installed, so this runs on asyncio alone; run: pip install *"])
+
+
+CASSETTE = """
+    import anyio
+    import pytest
+    from micdrop_agent import ChatAgent
+    from micdrop_agent.testing import Cassette, ScriptedProvider, say, talk
+
+    async def ask(cassette, connect=None):
+        if connect is not None:
+            cassette._upstream = connect
+        async with ChatAgent(model="m", api_key="k", base_url="http://m.test/v1", connect=cassette.connect) as agent:
+            return (await talk(agent, "When?")).text
+
+    async def record_or_play(cassette):
+        async with ScriptedProvider([say("At nine.")]) as server:
+            return await ask(cassette, server.connect)
+
+    @pytest.mark.parametrize("number", ["a b", "c"])
+    def test_one(run_virtual, cassette, number):
+        assert run_virtual(record_or_play, cassette) == "At nine."
+
+    @pytest.mark.cassette("other", speed=0)
+    def test_two(run_virtual, cassette):
+        assert run_virtual(record_or_play, cassette) == "At nine."
+"""
+
+
+def test_the_fixture_of_cassettes_and_their_mode(run: Run, pytester: pytest.Pytester) -> None:
+    run(CASSETTE, "--strict-markers").assert_outcomes(passed=6)
+    folder = pytester.path / "cassettes"
+    files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.jsonl"))
+    name = next(pytester.path.glob("test_*.py")).stem
+    assert files == sorted([f"{name}/test_one-a_b.jsonl", f"{name}/test_one-c.jsonl", "other.jsonl"])
+
+    (folder / "other.jsonl").unlink()
+    done = run(CASSETTE, "--cassette-mode=replay")
+    done.assert_outcomes(passed=4, errors=2)
+    done.stdout.fnmatch_lines(["*there is no cassette *other.jsonl; record it with *--cassette-mode=record"])
+
+
+def test_the_mode_of_the_option_holds_where_a_cassette_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefaultMode, "mode", "record")
+    assert Cassette(tmp_path / "a.jsonl").recording
+    with pytest.raises(CassetteError, match="there is no cassette"):
+        Cassette(tmp_path / "a.jsonl", "replay")
 
 
 def test_a_project_that_uses_no_fixture_pays_for_no_part_of_the_test_kit(

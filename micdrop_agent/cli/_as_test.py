@@ -9,7 +9,7 @@ import json
 import keyword
 import re
 from pprint import pformat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -226,7 +226,7 @@ def _arguments(call: ToolCall) -> dict[str, Any] | None:
         found = json.loads(call.parameters or "{}")
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 def _expected(items: Sequence[Item], *, cut: bool) -> Iterator[str]:

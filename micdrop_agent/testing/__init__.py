@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     )
     from micdrop_agent.testing._call_probe import CallInvariantError, CallProbe, check_call
     from micdrop_agent.testing._call_sweep import CALL_INJECTIONS, CallRun, CallScenario, run_call, sweep_call
-    from micdrop_agent.testing._cassette import Cassette, CassetteMode, Match
+    from micdrop_agent.testing._cassette import Cassette, Match
+    from micdrop_agent.testing._fixture_types import AssertNoLeaks, InterruptEverywhere, MakeProvider, RunVirtual
     from micdrop_agent.testing._invariants import InvariantError, check_invariants
     from micdrop_agent.testing._judge import Verdict, Vote, judge
     from micdrop_agent.testing._leaks import assert_no_leaks
     from micdrop_agent.testing._loop import DeadlockError
+    from micdrop_agent.testing._mode import CassetteMode
     from micdrop_agent.testing._probe import AnswerTrace, Probe, Trace
     from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply, ScriptedProvider
     from micdrop_agent.testing._replies import call_tool, fault, parts, say
@@ -60,6 +62,7 @@ __all__ = [
     "NATIVE",
     "Act",
     "AnswerTrace",
+    "AssertNoLeaks",
     "Backend",
     "Call",
     "CallInvariantError",
@@ -72,7 +75,9 @@ __all__ = [
     "DeadlockError",
     "Exchange",
     "ExpectationError",
+    "InterruptEverywhere",
     "InvariantError",
+    "MakeProvider",
     "Match",
     "MemoryByteStream",
     "MemoryClient",
@@ -82,6 +87,7 @@ __all__ = [
     "ReceivedRequest",
     "Reply",
     "RequestSeen",
+    "RunVirtual",
     "Scenario",
     "ScriptedAgent",
     "ScriptedProvider",
@@ -133,7 +139,9 @@ _HOME: Final = {
         "VoiceFault",
         "memory_link",
     ),
-    "_cassette": ("Cassette", "CassetteMode", "Match"),
+    "_cassette": ("Cassette", "Match"),
+    "_mode": ("CassetteMode",),
+    "_fixture_types": ("AssertNoLeaks", "InterruptEverywhere", "MakeProvider", "RunVirtual"),
     "_call_probe": ("CallInvariantError", "CallProbe", "check_call"),
     "_call_sweep": ("CALL_INJECTIONS", "CallRun", "CallScenario", "run_call", "sweep_call"),
     "_invariants": ("InvariantError", "check_invariants"),

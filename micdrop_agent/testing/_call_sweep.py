@@ -21,14 +21,14 @@ import attrs
 from micdrop_agent.testing._call_probe import CallInvariantError, CallProbe, check_call
 from micdrop_agent.testing._loop import DeadlockError
 from micdrop_agent.testing._sweep import NATIVE, SweepReport, _on_asyncio
-from micdrop_agent.testing._virtual import BACKENDS, forget_the_wreck, run_virtual
+from micdrop_agent.testing._virtual import BACKENDS, run_virtual
+from micdrop_agent.testing._wreck import forget_the_wreck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from micdrop_agent.call import Call
     from micdrop_agent.testing._call import MemoryClient, ScriptedTTS
-    from micdrop_agent.testing._virtual import Backend
 
 __all__ = ["CALL_INJECTIONS", "CallRun", "CallScenario", "run_call", "sweep_call"]
 
@@ -150,7 +150,7 @@ async def _play(scenario: CallScenario, run: CallRun) -> None:
 
 
 def run_call(
-    scenario: CallScenario, backend: Backend, *, inject: str | None = None, step: int = 0, **options: Any
+    scenario: CallScenario, backend: str, *, inject: str | None = None, step: int = 0, **options: Any
 ) -> CallRun:
     """Run ``scenario`` once, with ``inject`` at scheduling step ``step``, and check every invariant.
 
@@ -189,7 +189,7 @@ def sweep_call(
     scenario: CallScenario,
     *,
     inject: str | Iterable[str],
-    backends: Iterable[Backend] = BACKENDS,
+    backends: Iterable[str] = BACKENDS,
     every: int = 1,
 ) -> SweepReport:
     """Run ``scenario`` once per scheduling step and event loop, with an injection there.

@@ -19,13 +19,14 @@ import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
 from micdrop_agent.testing._disturbance import Disturbance
 from micdrop_agent.testing._loop import time_stands_still
+from micdrop_agent.testing._mode import CassetteMode, DefaultMode
 from micdrop_agent.testing._nearest import best_match, explain
 from micdrop_agent.testing._played import PlayedStream
 from micdrop_agent.testing._recorder import RecordedStream
@@ -46,10 +47,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-__all__ = ["Cassette", "CassetteMode", "Match"]
-
-CassetteMode: TypeAlias = Literal["once", "replay", "record"]
-"""``once`` records if there is no file yet, ``replay`` never records, ``record`` always does."""
+__all__ = ["Cassette", "Match"]
 
 Match: TypeAlias = Callable[[RequestSeen, RequestSeen], bool]
 """Whether a recorded request and the one that is sent are the same, where their bodies are not equal."""
@@ -57,12 +55,6 @@ Match: TypeAlias = Callable[[RequestSeen, RequestSeen], bool]
 ConnectFn: TypeAlias = "Callable[[str, int, bool], Awaitable[ByteStream]]"
 
 _MODES: Final = frozenset({"once", "replay", "record"})
-
-
-class DefaultMode:
-    """The mode of cassettes that say nothing of it; set by ``pytest --cassette-mode``."""
-
-    mode: CassetteMode | None = None
 
 
 class Cassette:

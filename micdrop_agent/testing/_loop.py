@@ -153,7 +153,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def deadlock(self, message: str) -> DeadlockError:
         """The error that says which tasks wait."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
-        return DeadlockError(message, tuple(f"{task.get_name()}: {_where(task)}" for task in tasks))
+        return DeadlockError(message, tuple(f"{task.get_name()}: {where(task.get_coro())}" for task in tasks))
 
     def before_batch(self) -> None:
         """Check the step limit and shuffle what is ready."""
@@ -199,9 +199,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return super().call_at(when, self._counted(callback), *args, context=context)
 
 
-def _where(task: asyncio.Task[Any]) -> str:
-    """The innermost frame of a waiting task."""
-    waiter: Any = task.get_coro()
+def where(coroutine: Any) -> str:
+    """The innermost frame of a coroutine that waits."""
+    waiter: Any = coroutine
     frame = None
     while (inner := getattr(waiter, "cr_frame", None)) is not None:
         frame, waiter = inner, waiter.cr_await

@@ -7,35 +7,76 @@ test asks for one of its fixtures.
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from contextlib import AbstractAsyncContextManager
-    from typing import Protocol, TypeVar
+    from collections.abc import Callable, Iterable
 
     from micdrop_agent._core.agent import Agent
-    from micdrop_agent.testing import Backend, Reply, ScriptedProvider, SweepReport
+    from micdrop_agent.testing import (
+        AssertNoLeaks,
+        Backend,
+        Cassette,
+        InterruptEverywhere,
+        MakeProvider,
+        Reply,
+        RunVirtual,
+        ScriptedProvider,
+        SweepReport,
+    )
 
-    T = TypeVar("T")
 
-    class RunVirtual(Protocol):
-        """What the fixture ``run_virtual`` is; the options are those of ``micdrop_agent.testing.run_virtual``."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--cassette-mode``."""
+    parser.getgroup("micdrop_agent").addoption(
+        "--cassette-mode",
+        choices=("once", "replay", "record"),
+        help="what cassettes of micdrop_agent do that say nothing of it: record what has no file yet (once, the "
+        "default), never record (replay), or record anew from the real servers (record)",
+    )
 
-        def __call__(self, fn: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-            """Run ``await fn(*args)``."""
-            ...
 
-    class InterruptEverywhere(Protocol):
-        """What the fixture ``interrupt_everywhere`` is."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the mode of cassettes, and tell of the marker."""
+    config.addinivalue_line(
+        "markers", "cassette(name, **options): the file of the fixture `cassette`, and options of testing.Cassette"
+    )
+    mode = config.getoption("--cassette-mode")
+    if mode is not None:
+        from micdrop_agent.testing._mode import DefaultMode
 
-        def __call__(
-            self, make: Callable[[], Agent], *questions: str, inject: str | Iterable[str] | None = None
-        ) -> SweepReport:
-            """Interrupt answers of the agents that ``make`` makes."""
-            ...
+        DefaultMode.mode = mode
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> Cassette:
+    """The cassette of the test: ``cassettes/MODULE/TEST.jsonl`` beside its file, one for all event loops.
+
+    ``@pytest.mark.cassette("name", redact=[…])`` names another file there, or gives options of ``testing.Cassette``.
+    """
+    from micdrop_agent.testing import Cassette
+
+    marker = request.node.get_closest_marker("cassette")
+    options: dict[str, Any] = {} if marker is None else dict(marker.kwargs)
+    name = options.pop("name", marker.args[0] if marker is not None and marker.args else None)
+    folder = request.path.parent / "cassettes"
+    file = folder / request.path.stem / f"{_name_of(request)}.jsonl" if name is None else folder / f"{name}.jsonl"
+    return Cassette(file, **options)
+
+
+def _name_of(request: pytest.FixtureRequest) -> str:
+    """The name of the test and of its parameters, without the event loop: what was recorded is the same on each."""
+    item = request.node
+    name = str(getattr(item, "originalname", None) or item.name)
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None:
+        given = zip(callspec.params.items(), callspec.id.split("-"), strict=False)
+        loops = {"asyncio", "trio", "asyncio-native", "asyncio+uvloop"}
+        name = "-".join([name, *(shown for (_, value), shown in given if value not in loops)])
+    return re.sub(r"[^\w.-]+", "_", name)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -45,7 +86,10 @@ def micdrop_backend(request: pytest.FixtureRequest) -> Backend:
     Override it in a ``conftest.py`` to test on one of them only.
     """
     if request.param == "trio":
-        pytest.importorskip("trio")
+        from micdrop_agent._extras import install_command, installed
+
+        if not installed("trio"):
+            pytest.skip(f"Trio is not installed, so this runs on asyncio alone; run: {install_command('trio')}")
     return cast("Backend", request.param)
 
 
@@ -58,7 +102,7 @@ def run_virtual(micdrop_backend: Backend) -> RunVirtual:
 
 
 @pytest.fixture
-def scripted_provider() -> Callable[..., ScriptedProvider]:
+def scripted_provider() -> MakeProvider:
     """Makes a model server that gives the replies in turn: ``scripted_provider(say("One"), fault("status"))``."""
     from micdrop_agent.testing import ScriptedProvider
 
@@ -69,7 +113,7 @@ def scripted_provider() -> Callable[..., ScriptedProvider]:
 
 
 @pytest.fixture
-def assert_no_leaks() -> Callable[[], AbstractAsyncContextManager[None]]:
+def assert_no_leaks() -> AssertNoLeaks:
     """The check that a block leaves no task and no open resource, to be used with ``async with``."""
     from micdrop_agent.testing import assert_no_leaks as check
 

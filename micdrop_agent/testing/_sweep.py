@@ -10,6 +10,7 @@ A scenario is an async function of a ``Probe``. It opens an agent, calls ``probe
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -18,15 +19,18 @@ import anyio.lowlevel
 import attrs
 
 from micdrop_agent._core.core import core_of
+from micdrop_agent._extras import install_command
 from micdrop_agent.testing._disturbance import Disturbance
 from micdrop_agent.testing._invariants import InvariantError, check_invariants
 from micdrop_agent.testing._loop import DeadlockError
 from micdrop_agent.testing._probe import END_WITHIN_S, Probe, Trace
-from micdrop_agent.testing._virtual import BACKENDS, forget_the_wreck, run_virtual
+from micdrop_agent.testing._virtual import BACKENDS, run_virtual
+from micdrop_agent.testing._wreck import forget_the_wreck
 
 if TYPE_CHECKING:
     from micdrop_agent._core.agent import Agent
-    from micdrop_agent.testing._virtual import Backend
+
+logger: Final = logging.getLogger("micdrop_agent.testing")
 
 Scenario: TypeAlias = Callable[[Probe], Awaitable[None]]
 """An async function of a ``Probe`` that opens an agent, has it watched, and uses it."""
@@ -235,7 +239,7 @@ def _on_asyncio() -> bool:
 
 def run_scenario(
     scenario: Scenario,
-    backend: Backend,
+    backend: str,
     *,
     inject: str | None = None,
     step: int = 0,
@@ -284,7 +288,7 @@ def run_scenario(
     return run.probe.trace
 
 
-def _broken(scenario: Scenario, backend: Backend, inject: str, step: int, **options: Any) -> InvariantError | None:
+def _broken(scenario: Scenario, backend: str, inject: str, step: int, **options: Any) -> InvariantError | None:
     """The error of one point, without the frames that keep what its run has left."""
     try:
         run_scenario(scenario, backend, inject=inject, step=step, **options)
@@ -298,7 +302,7 @@ def cancel_everywhere(
     scenario: Scenario,
     *,
     inject: str | Iterable[str] = "cancel",
-    backends: Iterable[Backend] = BACKENDS,
+    backends: Iterable[str] = BACKENDS,
     every: int = 1,
     listen: bool = True,
     expect: str | Sequence[str] | None = None,
@@ -324,6 +328,8 @@ def cancel_everywhere(
     """
     points = 0
     steps: dict[str, int] = {}
+    if backends is BACKENDS and "trio" not in BACKENDS:
+        logger.warning("Trio is not installed, so the sweep runs on asyncio alone; run: %s", install_command("trio"))
     for backend in backends:
         quiet = run_scenario(scenario, backend, listen=listen, end_within=end_within)
         _check_expected(quiet, expect, backend)

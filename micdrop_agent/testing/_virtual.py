@@ -14,14 +14,14 @@ steps (exactly where a foreign event handler would call ``agent.cancel()``), and
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import anyio
 import anyio.to_thread
 
 from micdrop_agent._core.threads import threads_at_work
+from micdrop_agent._extras import install_command, installed
+from micdrop_agent.errors import MicdropError
 from micdrop_agent.testing._loop import (
     REAL_GRACE_S,
     RECORDING_GRACE_S,
@@ -31,6 +31,7 @@ from micdrop_agent.testing._loop import (
     VirtualTimeLoop,
     records_now,
 )
+from micdrop_agent.testing._wreck import forget_the_wreck, waiting_tasks, wreck_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -40,12 +41,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Backend: TypeAlias = Literal["asyncio", "trio", "asyncio-native"]
 
-BACKENDS: Final[tuple[Backend, ...]] = ("asyncio", "trio")
-"""The two event loops that everything in the library runs on; use it to parametrize tests."""
+BACKENDS: Final[tuple[Backend, ...]] = ("asyncio", "trio") if installed("trio") else ("asyncio",)
+"""The event loops that everything in the library runs on, as far as they are installed; use it to parametrize tests."""
+
+
+def check_backend(backend: str) -> Backend:
+    """``backend``, if it is one that can run here.
+
+    Raises:
+        ValueError: There is none of that name.
+        MicdropError: It is Trio, which is not installed.
+    """
+    if backend not in get_args(Backend):
+        raise ValueError(f'backend is "asyncio", "trio" or "asyncio-native", not {backend!r}')
+    if backend == "trio" and not installed("trio"):
+        raise MicdropError(f"Trio is not installed; run: {install_command('trio')}")
+    return cast("Backend", backend)
 
 
 def run_virtual(
-    backend: Backend,
+    backend: str,
     fn: Callable[..., Awaitable[T]],
     *args: Any,
     on_step: Callable[[int], object] | None = None,
@@ -72,7 +87,10 @@ def run_virtual(
 
     Raises:
         DeadlockError: Nothing can run any more, or a limit was reached.
+        ValueError: There is no such backend.
+        MicdropError: It is Trio, which is not installed.
     """
+    backend = check_backend(backend)
     steps = Steps(on_step, max_steps)
     options = Options(lag, shuffle_seed, time_limit, io_grace)
     if backend == "trio":
@@ -84,7 +102,7 @@ def run_virtual(
     return result
 
 
-def count_steps(backend: Backend, fn: Callable[..., Awaitable[object]], *args: Any) -> int:
+def count_steps(backend: str, fn: Callable[..., Awaitable[object]], *args: Any) -> int:
     """How many scheduling steps ``fn`` takes when nothing disturbs it."""
     seen = [0]
 
@@ -145,7 +163,8 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: Ste
             finally:
                 watch.done = True
             return result
-        raise DeadlockError(watch.reason or f"still running after {options.time_limit:g} virtual seconds")
+        reason = watch.reason or f"still running after {options.time_limit:g} virtual seconds"
+        raise DeadlockError(reason, watch.waiting)
 
     if options.shuffle_seed is not None:
         # Trio shuffles every batch anyway; its generator has no public seed (hypothesis seeds the same one).
@@ -156,27 +175,24 @@ def _run_trio(fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], steps: Ste
         if not isinstance(error.__cause__, DeadlockError):
             raise
         reason = str(error.__cause__)
-    forget_the_wreck()
-    raise DeadlockError(reason)
-
-
-def forget_the_wreck() -> None:
-    """Collect what a broken run has left, in silence: its tasks complain about a loop that is gone."""
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda _: None
-    try:
-        gc.collect()
-    finally:
-        sys.unraisablehook = hook
+        # The frames of the error hold what the run has left.
+        error.__cause__ = error.__context__ = error.__traceback__ = None
+    closers = [] if watch.runner is None else wreck_of(watch.runner)
+    watch.runner = None
+    forget_the_wreck(closers)
+    raise DeadlockError(reason, watch.waiting)
 
 
 def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Options) -> Any:
     """The instrument that counts the steps, and ends a run in which nothing can happen any more."""
     import trio
+    from trio._core import _run as trio_internals
 
     class Watch(trio.abc.Instrument):
         reason = ""
+        waiting: tuple[str, ...] = ()
         done = False
+        runner: Any = None
 
         def after_task_step(self, task: trio.lowlevel.Task) -> None:
             del task
@@ -187,6 +203,8 @@ def _trio_watch(guard: trio.CancelScope, clock: Any, steps: Steps, options: Opti
                     clock.broken = self.reason + ", and not even cancellation ends it"
 
         def stop(self, reason: str) -> None:
+            self.runner = cast("Any", trio_internals).GLOBAL_RUN_CONTEXT.runner
+            self.waiting = self.waiting or waiting_tasks(self.runner)
             self.reason = self.reason or reason
             guard.cancel()
 
@@ -227,8 +245,8 @@ def _trio_clock(options: Options) -> Any:
     return clock
 
 
-def backend_options(backend: Backend) -> Mapping[str, Any]:
+def backend_options(backend: str) -> Mapping[str, Any]:
     """Options for ``anyio.run`` that give an event loop virtual time, for code that starts its own loop."""
-    if backend == "trio":
+    if check_backend(backend) == "trio":
         return {"clock": _trio_clock(Options(0.0, None, float("inf"), 0.0))}
     return {"loop_factory": lambda: VirtualTimeLoop(Steps(None, 2**62), Options(0.0, None, float("inf"), 0.0))}
