@@ -232,6 +232,15 @@ def proxies(session: nox.Session) -> None:
 
 
 @nox.session
+def plugins(session: nox.Session) -> None:
+    """Our fixtures beside pytest-asyncio, AnyIO's plugin and pytest-trio, all installed."""
+    install(session, "plugins", extras="[trio]")
+    session.run(
+        "python", "-m", "pytest", "-c", "tests/plugins/pytest.ini", "tests/plugins/side_by_side.py", *session.posargs
+    )
+
+
+@nox.session
 def openai2(session: nox.Session) -> None:
     """Clients of openai 2, which runs on httpx: handed in, they work like those of openai 3."""
     install(session, "tests", extras="[trio]")
