@@ -10,27 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_support import TOOLS, Host, at_fraction, fractions, quickly
 
-from micdrop_agent import ChatAgent, Message, Tool, ToolCall, ToolResult, tool
+from micdrop_agent import Message, Tool, ToolCall, ToolResult, tool
 from micdrop_agent.testing import (
     BACKENDS,
     NATIVE,
     Call,
     Probe,
     ScriptedAgent,
-    ScriptedProvider,
-    call_tool,
-    cancel_everywhere,
     read,
     run_scenario,
     run_virtual,
-    say,
 )
 from micdrop_agent.testing.strategies import answers, calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from micdrop_agent import Agent, Turn
+    from micdrop_agent import Turn
     from micdrop_agent.messages import Item
     from micdrop_agent.testing import Backend
 
@@ -166,37 +162,3 @@ def test_invariant_6_a_call_that_an_author_leaves_open_is_closed_with_an_error(b
 
     items = run_virtual(backend, scenario)
     _each_result_behind_its_call(items)
-
-
-@tool
-async def look(n: int) -> int:
-    """Look."""
-    await anyio.sleep(0.05)
-    return n
-
-
-async def _model_with_tools(probe: Probe) -> None:
-    """A real model agent: a call, its result, an answer; and a second turn."""
-    replies = [call_tool("look", {"n": 1}, "c1", text="Let me see. "), say("It is ", "1."), say("Fine.")]
-    async with ScriptedProvider(replies) as provider:
-        agent: Agent = ChatAgent(
-            model="m",
-            api_key="k",
-            base_url=provider.base_url,
-            connect=provider.connect,
-            tools=[look],
-            raise_on_failure=False,
-        )
-        async with agent:
-            probe.watch(agent)
-            for question in ("What is it?", "And?"):
-                if agent._core.state == "open":
-                    agent.add_user_message(question)
-                    await read(probe, agent.answer())
-
-
-@pytest.mark.parametrize(
-    "inject", ["cancel", "cancel(heard)", "answer", "aclose", "close answer", "host scope", *sorted(NATIVE)]
-)
-def test_invariant_6_holds_at_every_step_of_a_model_agent_with_a_tool(inject: str) -> None:
-    assert cancel_everywhere(_model_with_tools, inject=inject).points > 50
