@@ -94,6 +94,7 @@ def lint(session: nox.Session) -> None:
     session.run("lint-imports")
     session.run("python", "tools/private_access.py")
     session.run("python", "tools/check_rules.py")
+    session.run("kubernetes-validate", "--strict", "--quiet", "examples/fleet/kubernetes.yaml")
     # A deliberate fault whose place was rewritten would prove nothing any more.
     session.run("python", "tests/mutants/mutants.py", "--check")
 
