@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import attrs
 import pytest
 from opentelemetry import trace
@@ -319,3 +320,32 @@ def test_what_cannot_be_instrumented_says_why(
 def test_opentelemetry_is_loaded_by_nobody_who_did_not_ask(backend: Backend) -> None:
     code = f"import sys; sys.path[:0] = {sys.path!r}; import micdrop_agent.tracing.otel; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_call_is_named_and_what_a_wrong_guess_cost_is_counted(backend: Backend, telemetry: Telemetry) -> None:
+    async def scenario() -> None:
+        async with ScriptedProvider([counted, say("Right.")]) as provider:
+            agent = ChatAgent(
+                model="m", api_key="k", base_url=provider.base_url, connect=provider.connect, call_id="call-8"
+            )
+            async with agent:
+                instrument(agent, **telemetry.options)
+                guess = agent.speculate("book a table")
+                await anyio.sleep(1)
+                assert guess.adopt("Book a cab") is None
+                agent.add_user_message("Book a cab")
+                answer = agent.answer()
+                assert [chunk async for chunk in answer] == ["Right."]
+                usage = answer.result.wasted
+                assert usage is not None
+                wasted.append((usage.input_tokens or 0) + (usage.output_tokens or 0))
+
+    wasted: list[int] = []
+    run_virtual(backend, scenario)
+    (counted,) = telemetry.metrics()["micdrop.answer.wasted_tokens"]
+    assert [counted.value] == wasted
+    spans = telemetry.spans.get_finished_spans()
+    assert {span.attributes["gen_ai.conversation.id"] for span in spans if span.attributes} == {"call-8"}
+    root = telemetry.named("invoke_agent ChatAgent(m)").attributes
+    assert root is not None
+    assert root["micdrop.answer.wasted_tokens"] == wasted[0]

@@ -131,6 +131,11 @@ class Agent(AsyncContextManagerMixin, ABC):
         own = self._core.options.deps
         return self._core.root().options.deps if own is None else own
 
+    @property
+    def call_id(self) -> str | None:
+        """Name of the call: the one under which it is stored, else that of the option ``call_id``."""
+        return self._core.call_id()
+
     # -- answers
 
     def answer(self) -> Answer:

@@ -26,7 +26,7 @@ from micdrop_agent._core.extraction import Extraction
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.history import History, take_last_user_message
 from micdrop_agent._core.home import Home
-from micdrop_agent._core.log import SafeLog
+from micdrop_agent._core.log import CALL, SafeLog
 from micdrop_agent._core.pause import pause as pause_answer
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.tool_run import ToolRun, name_tools_at_work
@@ -196,9 +196,9 @@ class Core:
         self.log = self.hub.log = SafeLog(logger, self.call_id)
 
     def call_id(self) -> str | None:
-        """Name of the call, once it is kept in a store."""
-        recorder = self.root().recorder
-        return None if recorder is None else recorder.call_id
+        """Name of the call: the one under which it is stored, else the one it was given."""
+        root = self.root()
+        return root.options.call_id if root.recorder is None else root.recorder.call_id
 
     # -- as one of several children
 
@@ -427,6 +427,7 @@ class Core:
 
     async def _run_answer(self, answer: Answer, previous: Answer | None) -> None:
         self._alive += 1
+        CALL.set(self.call_id)
         try:
             await answer.run(previous)
         finally:

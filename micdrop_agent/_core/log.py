@@ -5,16 +5,31 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
 
 from micdrop_agent.errors import MicdropError, describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, Generator, MutableMapping, Sequence
 
     from micdrop_agent.result import TraceEvent
 
-__all__ = ["SafeLog"]
+__all__ = ["CALL", "SafeLog", "within_call"]
+
+CALL: Final[ContextVar[Callable[[], str | None] | None]] = ContextVar("micdrop_agent.call", default=None)
+"""Tells the name of the call that the current task works for: providers, health and stores serve many calls."""
+
+
+@contextmanager
+def within_call(call_id: Callable[[], str | None]) -> Generator[None]:
+    """What is logged within belongs to the call whose name ``call_id`` tells."""
+    token = CALL.set(call_id)
+    try:
+        yield
+    finally:
+        CALL.reset(token)
 
 
 class SafeLog(logging.LoggerAdapter[logging.Logger]):
@@ -38,7 +53,8 @@ class SafeLog(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """Adds the name of the call, as ``call_id``, where there is one; ``extra`` stays what it is else."""
-        call_id = None if self._call_id is None else self._call_id()
+        source = self._call_id or CALL.get()
+        call_id = None if source is None else source()
         if call_id is not None:
             kwargs["extra"] = {"call_id": call_id, **(kwargs.get("extra") or {})}
         return msg, kwargs

@@ -23,7 +23,13 @@ from micdrop_agent._extras import install_command
 from micdrop_agent.errors import MicdropError, describe_error
 from micdrop_agent.events import AnswerFinished
 from micdrop_agent.options import check_flag
-from micdrop_agent.tracing.otel_names import TOKENS, error_type, first_chunk_of, request_attributes, token_attributes
+from micdrop_agent.tracing.otel_names import (
+    error_type,
+    first_chunk_of,
+    request_attributes,
+    token_attributes,
+    usage_attributes,
+)
 from micdrop_agent.tracing.timeline import timeline
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ def instrument(
     Args:
         agent: The agent that the application holds; children of a ``FallbackAgent`` are included.
         record_content: Also record what was said, and arguments and outputs of tools.
-        conversation_id: Id of the call, for ``gen_ai.conversation.id``.
+        conversation_id: Id of the call, for ``gen_ai.conversation.id``; defaults to ``agent.call_id``.
         tracer_provider: Where spans go; the global one if left out.
         meter_provider: Where metrics go; the global one if left out.
 
@@ -98,7 +104,7 @@ class _Observer:
         self._tracer = tracer
         self._instruments = instruments
         self._content = record_content
-        self._common = {} if conversation_id is None else {"gen_ai.conversation.id": conversation_id}
+        self._conversation_id = conversation_id
         self._running: list[tuple[Answer, Context]] = []
 
     def began(self, answer: Answer) -> None:
@@ -114,7 +120,9 @@ class _Observer:
         lines = timeline(result)
         name = core_of(self._agent).label()
         self._instruments.record(result, lines, name)
-        spans = _Spans(self._tracer, ended - int(result.duration * 1e9), self._common)
+        call_id = self._conversation_id or core_of(self._agent).call_id()
+        common = {} if call_id is None else {"gen_ai.conversation.id": call_id}
+        spans = _Spans(self._tracer, ended - int(result.duration * 1e9), common)
         root = spans.answer(result, lines, name, parent)
         if self._content:
             self._record_content(root, result, None if answer is None else answer.turn.prompt)
@@ -174,8 +182,7 @@ class _Spans:
             attributes["micdrop.answer.time_to_first_chunk"] = result.time_to_first_chunk
         if result.finish_reason is not None:
             attributes["gen_ai.response.finish_reasons"] = (result.finish_reason,)
-        if result.usage is not None:
-            attributes |= token_attributes({name: getattr(result.usage, name) for name in TOKENS})
+        attributes |= usage_attributes(result)
         if result.error is not None:
             attributes["error.type"] = error_type(result.error)
         span = self._tracer.start_span(

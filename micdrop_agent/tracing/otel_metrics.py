@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from micdrop_agent.tracing.otel_names import TOKENS, error_type, first_chunk_of, request_attributes
+from micdrop_agent.tracing.otel_names import TOKENS, error_type, first_chunk_of, request_attributes, wasted_tokens
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter
@@ -44,6 +44,7 @@ class Instruments:
         self._retries = count("micdrop.answer.retries", "{retry}", "Requests that were sent again")
         self._switches = count("micdrop.answer.switches", "{switch}", "Times that another child went on")
         self._cancels = count("micdrop.answer.cancels", "{answer}", "Answers that were cancelled (barge-ins)")
+        self._wasted = count("micdrop.answer.wasted_tokens", "{token}", "Tokens of guesses that were wrong")
         self._tokens = {
             name: count(attribute.replace("gen_ai.", USAGE), "{token}", name.replace("_", " ").capitalize())
             for name, attribute in TOKENS.items()
@@ -58,6 +59,8 @@ class Instruments:
         self._answer.record(result.duration, ended)
         if result.time_to_first_chunk is not None:
             self._heard.record(result.time_to_first_chunk, who)
+        if result.wasted is not None:
+            self._wasted.add(wasted_tokens(result), who)
         if result.status == "cancelled":
             self._cancels.add(1, who)
         self._record_marks(lines, who)

@@ -9,9 +9,18 @@ from micdrop_agent.providers.kinds import KINDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from micdrop_agent.result import AnswerResult
     from micdrop_agent.tracing.timeline import Bar, Timeline
 
-__all__ = ["TOKENS", "error_type", "first_chunk_of", "request_attributes", "token_attributes"]
+__all__ = [
+    "TOKENS",
+    "error_type",
+    "first_chunk_of",
+    "request_attributes",
+    "token_attributes",
+    "usage_attributes",
+    "wasted_tokens",
+]
 
 TOKENS: Final = {
     "input_tokens": "gen_ai.usage.input_tokens",
@@ -44,6 +53,22 @@ def first_chunk_of(bar: Bar, lines: Timeline) -> float | None:
 def error_type(error: Exception) -> str:
     """A name of few values for what failed."""
     return str(getattr(error, "kind", None) or type(error).__name__)
+
+
+def wasted_tokens(result: AnswerResult) -> int:
+    """Tokens of guesses that were wrong, as far as the providers reported them."""
+    usage = result.wasted
+    return 0 if usage is None else (usage.input_tokens or 0) + (usage.output_tokens or 0)
+
+
+def usage_attributes(result: AnswerResult) -> dict[str, int]:
+    """The tokens of an answer, and of the wrong guesses before it."""
+    attributes: dict[str, int] = {}
+    if result.usage is not None:
+        attributes |= token_attributes({name: getattr(result.usage, name) for name in TOKENS})
+    if result.wasted is not None:
+        attributes["micdrop.answer.wasted_tokens"] = wasted_tokens(result)
+    return attributes
 
 
 def token_attributes(facts: Mapping[str, Any]) -> dict[str, int]:
