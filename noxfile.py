@@ -62,6 +62,7 @@ BENCHMARKS = (
     "burst",
     "chunk_cost",
     "cancel_latency",
+    "speculation",
     "failover_latency",
     "concurrent_calls",
     "long_conversation",

@@ -6,6 +6,7 @@ for. The model's name says what happens:
 
     burst-200         200 chunks in one write
     paced-6-350ms     6 chunks, one every 350 ms, the first at once
+    late-6-300ms      6 chunks, one every 300 ms, the first after as long
     hold-1            1 chunk, then silence with the connection open
     silent            the head of a response, then nothing
     fail-500          status 500 with an error body
@@ -224,6 +225,9 @@ class Connection(asyncio.Protocol):
         elif what.kind == "paced":
             write(what.head + what.chunks[0])
             self.pace(what, 1, asyncio.get_running_loop().time())
+        elif what.kind == "late":
+            write(what.head)
+            self.pace(what, 0, asyncio.get_running_loop().time() + what.gap)
         elif what.kind == "hold":
             write(what.head + b"".join(what.chunks))
         elif what.kind == "silent":
