@@ -86,6 +86,11 @@ class History(Conversation):
         self._items[index : index + gone] = come
         self._changed(index, gone, *come)
 
+    def fold(self, index: int, gone: int, item: Item) -> None:
+        """Put ``item`` in the place of ``gone`` items from ``index`` on."""
+        self.mark -= max(0, min(self.mark, index + gone) - index - 1)
+        self.change(index, gone, (item,))
+
     @property
     def followed(self) -> bool:
         """Whether changes are reported as they are made."""

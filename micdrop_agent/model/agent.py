@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from micdrop_agent.model.options import ModelKeywords
     from micdrop_agent.model.protocol import Provider
     from micdrop_agent.model.step import StepResult
+    from micdrop_agent.model.summary import Summarizer
 
 __all__ = ["ModelAgent", "ModelCore"]
 
@@ -56,7 +57,7 @@ REWARM_AFTER: Final = 0.005
 class ModelCore(Core):
     """The inside of an agent that asks a model: its provider, and what of the conversation that is sent."""
 
-    __slots__ = ("_budget", "_provider")
+    __slots__ = ("_budget", "_provider", "_summarizer")
 
     agent: ModelAgent
     options: ModelOptions
@@ -66,6 +67,11 @@ class ModelCore(Core):
         limit = options.max_context_tokens
         self._budget = None if limit is None else TokenBudget(limit, options.count_tokens)
         self._provider: Provider | None = None
+        self._summarizer: Summarizer | None = None
+        if options.summarize is not None and limit is not None:
+            from micdrop_agent.model.summary import Summarizer
+
+            self._summarizer = Summarizer(self, options.summarize, limit)
 
     @property
     def provider(self) -> Provider:
@@ -78,6 +84,8 @@ class ModelCore(Core):
         """The conversation as this agent sends it: under its own system prompt, within its budget."""
         items = self._all_items(turn)
         sent = items if self._budget is None else self._budget.trim(items)
+        if self._summarizer is not None and self._budget is not None:
+            self._summarizer.look(self._budget.tokens)
         return with_context(sent, turn) if turn.context else sent
 
     def _all_items(self, turn: Turn) -> Sequence[Item]:

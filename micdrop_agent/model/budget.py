@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.messages import Item
 
-__all__ = ["TokenBudget", "check_counter", "estimate_tokens"]
+__all__ = ["TokenBudget", "check_counter", "estimate_tokens", "first_turns"]
 
 PER_ITEM: Final = 4
 """Tokens for the role and the separators of one item, as OpenAI counts them."""
@@ -86,6 +86,11 @@ class TokenBudget:
         self._told = False
         self.tokens_sent = 0
         """Tokens of what was sent last."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all items, as they were at the last ``trim()``."""
+        return self._total
 
     def trim(self, items: Sequence[Item]) -> Sequence[Item]:
         """What of ``items`` is to be sent; ``items`` itself when all of it fits."""
@@ -168,6 +173,11 @@ class TokenBudget:
                 self.limit,
             )
         return at
+
+
+def first_turns(items: Sequence[Item]) -> list[int]:
+    """Where each turn begins: the places at which a conversation may be cut without parting a call and its result."""
+    return _turns(items, _head(items))
 
 
 def _head(items: Sequence[Item]) -> int:

@@ -8,7 +8,7 @@ import attrs
 
 from micdrop_agent._core.options import AgentKeywords, AgentOptions, flag
 from micdrop_agent.model.budget import check_counter
-from micdrop_agent.options import Retry, Timeouts, check_count, check_type, validated
+from micdrop_agent.options import Retry, Summarize, Timeouts, check_count, check_type, validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,15 @@ _TIMEOUTS: Final = Timeouts()
 
 def _or_usual(value: Timeouts | None) -> Timeouts:
     return _TIMEOUTS if value is None else value
+
+
+def _summarizing(options: ModelOptions, attribute: Attribute, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Summarize):
+        raise TypeError(f"{attribute.name} must be a Summarize(by), not {value!r}")
+    if options.max_context_tokens is None:
+        raise ValueError("summarize needs max_context_tokens: a share of it is when a summary is made")
 
 
 def _counter(options: ModelOptions, _: Attribute, value: object) -> None:
@@ -51,6 +60,9 @@ class ModelOptions(AgentOptions):
     count_tokens: Callable[[str], int] | None = attrs.field(default=None, validator=_counter)
     """Tokens of a text, for ``max_context_tokens``; defaults to a cheap estimate (a token for each 4 letters)."""
 
+    summarize: Summarize | None = attrs.field(default=None, validator=_summarizing)
+    """Have the oldest turns replaced by a summary, made beside the call when a share of ``max_context_tokens`` is used."""
+
     run_written_calls: bool = attrs.field(default=True, validator=flag)
     """Run a tool call that the model wrote as text, if it is complete, names a tool on offer, and no call came beside
     it. It is never spoken, whether it is run or not."""
@@ -69,4 +81,5 @@ class ModelKeywords(AgentKeywords, total=False):
     max_steps: int
     max_context_tokens: int | None
     count_tokens: Callable[[str], int] | None
+    summarize: Summarize | None
     run_written_calls: bool
