@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from micdrop_agent.call._backchannels import backchannels
     from micdrop_agent.call._call import Call
     from micdrop_agent.call._drain import Drain
     from micdrop_agent.call._fallback_stt import FallbackSTT
@@ -42,11 +43,13 @@ __all__ = [
     "TextToSpeech",
     "TurnDetector",
     "Voice",
+    "backchannels",
     "params",
     "starlette_link",
 ]
 
 _HOME: Final = {
+    "_backchannels": ("backchannels",),
     "_call": ("Call",),
     "_drain": ("Drain",),
     "_fallback_stt": ("FallbackSTT",),

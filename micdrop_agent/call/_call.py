@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from micdrop_agent._core.core import core_of
-from micdrop_agent._core.log import SafeLog
+from micdrop_agent._core.log import SafeLog, within_call
 from micdrop_agent.call._options import Options
 from micdrop_agent.call._session import Session
 from micdrop_agent.options import check_text
@@ -65,7 +65,10 @@ class Call:
         idle: What happens when nobody says anything.
         backchannel: Tells of a text whether it is only a sound of agreement ("mhm"): then the
             answer goes on where the caller stopped to hear it, and the text is not stored.
+            ``backchannels("en", "de")`` knows those of some languages.
         min_words: A text with fewer words than this is a backchannel too.
+        speculate: When the caller has stopped, begin an answer to the text as far as it was understood. It is the
+            answer if the final text is the same; if not, it costs its tokens (``agent.speculate()``).
         failure_text: Said when the agent or the speech-to-text has failed.
         end_on_failure: Send ``EndCall`` after that.
         transcript_timeout: Seconds that the text may take after the caller has stopped.
@@ -104,6 +107,8 @@ class Call:
         session = self._session = Session(self.link, self.options, log)
         try:
             async with AsyncExitStack() as stack:
+                if self.options.agent is not None:
+                    stack.enter_context(within_call(core_of(self.options.agent).call_id))
                 if self.options.agent is not None and core_of(self.options.agent).state == "new":
                     await stack.enter_async_context(self.options.agent)
                 await session.run()

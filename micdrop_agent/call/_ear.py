@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from micdrop_agent.call._frames import BYTES_PER_SECOND
+from micdrop_agent.call._guesses import Guesses
 from micdrop_agent.call._hearing import Listening
 from micdrop_agent.errors import describe_error as describe
 from micdrop_agent.messages import is_blank
@@ -51,6 +52,7 @@ class Ear:
         self.paused = False
         self.quiet_since = 0.0
         """When the caller was heard last."""
+        self._guesses = Guesses(session)
 
     # -- commands of the client
 
@@ -58,6 +60,7 @@ class Ear:
         """StartSpeaking: the caller interrupts, and is listened to."""
         now = self._session.clock()
         self._end_open(now)
+        self._guesses.drop()
         self._mouth.barge_in()
         self.paused, self.awaited, self.holding = False, None, False
         self._reset_detector()
@@ -103,6 +106,7 @@ class Ear:
             return
         self.awaited = listening
         self._end_audio(listening, now)
+        self._guesses.stopped()
         if self._options.turn_detector is None:
             self._turn_over()
         else:
@@ -111,6 +115,7 @@ class Ear:
     def mute(self) -> None:
         """Mute: the caller has paused; what comes later is stored and not answered."""
         self._end_open(self._session.clock())
+        self._guesses.drop()
         self.paused, self.awaited, self.holding = True, None, False
         self._mouth.waiting_since = math.inf
         self._mouth.cut(flush=True)
@@ -170,34 +175,43 @@ class Ear:
 
     def on_partial(self, listening: Listening, text: str) -> None:
         """Words that may still change: enough to know that this is more than a sound of agreement."""
-        del listening
         if self._mouth.held is not None and not is_blank(text) and not self._is_backchannel(text):
             self._mouth.cut()
+        if self._mouth.held is None and (listening is self.speaking or listening is self.awaited):
+            self._guesses.partial(text, stopped=listening is self.awaited)
 
     def on_final(self, listening: Listening, text: str) -> None:
         """Words that were said."""
         if listening is not self.speaking:
             listening.finals += 1
         if is_blank(text):
+            self._guesses.drop()
             if self.awaited is listening:
                 self.awaited = None
             self._nothing_said()
             return
-        if self._mouth.held is not None and self._is_backchannel(text):
-            listening.record.words.append(text)
-            if self.speaking is None:
-                self.awaited = None
-                self._mouth.barge.resume()
-            return
-        if self._mouth.held is not None:
-            self._mouth.cut()
         listening.record.words.append(text)
+        if self._mouth.held is not None:
+            if self._is_backchannel(text):
+                if self.speaking is None:
+                    self.awaited = None
+                    self._mouth.barge.resume()
+                return
+            self._mouth.cut()
+        self._said(listening, text)
+
+    def _said(self, listening: Listening, text: str) -> None:
+        """The caller has said ``text``: store it, and answer if it is the assistant's turn."""
         listening.record.transcript_at = self._session.clock()
-        self._session.add_user(text)
+        answering = self.speaking is None and not self.paused and not self.holding
+        guessed = self._guesses.final(text) if answering else None
+        if guessed is None:
+            self._guesses.drop()
+            self._session.add_user(text)
         self._session.classify(text)
-        if self.speaking is None and not self.paused and not self.holding:
+        if answering:
             self.awaited = None
-            self._mouth.answer()
+            self._mouth.answer(guessed)
 
     def _is_backchannel(self, text: str) -> bool:
         predicate = self._options.is_backchannel
@@ -332,6 +346,7 @@ class Ear:
 
     def close(self) -> None:
         """The call has ended."""
+        self._guesses.drop()
         for listening in self.listenings:
             listening.stop()
         self.listenings.clear()

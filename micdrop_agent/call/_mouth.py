@@ -22,6 +22,7 @@ from micdrop_agent.call._speaking import Speaking
 from micdrop_agent.errors import describe_error as describe
 
 if TYPE_CHECKING:
+    from micdrop_agent._core.answer import Answer
     from micdrop_agent.call._barge_in import Held
     from micdrop_agent.call._outbox import AudioFrame
     from micdrop_agent.call._pieces import Splitter
@@ -56,6 +57,8 @@ class Mouth:
         """The call is to end when the caller has heard everything."""
         self.hung_up = False
         """The client was asked to hang up."""
+        self.news_due = False
+        """The agent has something to tell when nobody speaks."""
         self.barge = BargeIn(self, session.options)
         self.quiet_since = 0.0
         self.record = TurnRecord()
@@ -67,9 +70,14 @@ class Mouth:
         """What cuts the text of one answer into pieces for the voice."""
         return self._options.new_splitter()
 
-    def answer(self) -> None:
-        """Have the agent answer, unless it has answered this already."""
+    def answer(self, begun: Answer | None = None) -> None:
+        """Have the agent answer, unless it has answered this already, or has begun to."""
+        self.news_due = False
         session = self._session
+        if begun is not None:
+            self.answered = begun.turn.prompt
+            self._say_answer(begun)
+            return
         agent, items = session.agent, session.items
         last = items[-1] if len(items) else None
         if agent is None or (last is not None and last is self.answered):
@@ -84,8 +92,16 @@ class Mouth:
             session.log.exception("the agent cannot answer")
             self.release()
             return
+        self._say_answer(answer)
+
+    def _say_answer(self, answer: Answer) -> None:
         self.record.answers.append((self.clock(), answer))
         self._begin(Speaking(self, self.record, answer=answer))
+
+    def tell_news(self) -> None:
+        """A tool has ended late: have the agent speak of it as soon as nobody speaks."""
+        self.news_due = True
+        self._session.arm(0.0)
 
     def say(self, text: str, message: Message | None = None) -> None:
         """Say ``text`` as soon as nothing else is being said."""
@@ -302,7 +318,8 @@ class Mouth:
         at = self.waiting_since + self._options.reply_timeout
         if self.current is not None:
             return min(at, self._voice_deadline(self.current))
-        if self.end_due and not self.texts and self.held is None and not self.outbox.audio_bytes:
+        due = self.end_due or (self.news_due and not self.hung_up and self._session.ear.is_silent)
+        if due and not self.texts and self.held is None and not self.outbox.audio_bytes:
             at = min(at, self.playback.ends_at(now))
         return at
 
@@ -318,6 +335,8 @@ class Mouth:
         if self.end_due and self.is_silent(now):
             self.end_due = False
             self.hang_up()
+        elif self.news_due and not self.hung_up and self._session.ear.is_silent and self.is_silent(now):
+            self.answer()
 
     def hang_up(self) -> None:
         """Ask the client to hang up."""

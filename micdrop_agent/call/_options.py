@@ -71,6 +71,7 @@ class CallOptions(TypedDict, total=False):
     idle: Idle | None
     backchannel: Callable[[str], bool] | None
     min_words: int
+    speculate: bool
     failure_text: str | None
     end_on_failure: bool
     transcript_timeout: float
@@ -101,6 +102,7 @@ class Options:
     idle: Idle | None = None
     backchannel: Callable[[str], bool] | None = None
     min_words: int = 0
+    speculate: bool = False
     failure_text: str | None = None
     end_on_failure: bool = False
     transcript_timeout: float = 10.0
@@ -177,6 +179,7 @@ _FLAGS = (
     "send_tools",
     "send_system",
     "send_classification",
+    "speculate",
     "end_on_failure",
 )
 _SECONDS = (

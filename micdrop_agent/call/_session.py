@@ -31,6 +31,7 @@ from micdrop_agent.events import (
     MessageAdded,
     MessageCorrected,
     ToolCalled,
+    ToolFinishedLate,
     UserMessageCancelled,
 )
 from micdrop_agent.messages import Message
@@ -289,6 +290,7 @@ class Session:
             agent.on(AnswerSkipped, lambda _: self.mouth.skipped()),
             agent.on(EndCallRequested, lambda _: self._on_end()),
             agent.on(ToolCalled, self._send_event),
+            agent.on(ToolFinishedLate, lambda _: self.mouth.tell_news()),
         ]
 
     def _follow_store(self) -> None:
