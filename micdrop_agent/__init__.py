@@ -34,16 +34,18 @@ from micdrop_agent.events import (
     AnswerFailed,
     AnswerFinished,
     AnswerSkipped,
+    ConversationSummarized,
     EndCallRequested,
     Event,
     MessageAdded,
     MessageCorrected,
     RoleChanged,
     ToolCalled,
+    ToolFinishedLate,
     UserMessageCancelled,
 )
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
-from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts, TurnContext
+from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Summarize, Timeouts, TurnContext
 from micdrop_agent.result import AnswerResult, TraceEvent
 from micdrop_agent.tools import Deps, Tool, tool
 
@@ -80,6 +82,7 @@ __all__ = [
     "ChatAgent",
     "Conversation",
     "ConversationStore",
+    "ConversationSummarized",
     "Deps",
     "EchoAgent",
     "EndCallRequested",
@@ -108,11 +111,13 @@ __all__ = [
     "RoleChanged",
     "SqliteStore",
     "StoreError",
+    "Summarize",
     "Timeouts",
     "Tool",
     "ToolCall",
     "ToolCalled",
     "ToolError",
+    "ToolFinishedLate",
     "ToolInputError",
     "ToolResult",
     "TraceEvent",

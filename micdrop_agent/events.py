@@ -16,7 +16,7 @@ from micdrop_agent.errors import AllAgentsFailedError, ProviderError
 
 if TYPE_CHECKING:
     from micdrop_agent.errors import FailureKind
-    from micdrop_agent.messages import Item, Message
+    from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
     from micdrop_agent.result import AnswerResult
 
 __all__ = [
@@ -25,12 +25,14 @@ __all__ = [
     "AnswerFailed",
     "AnswerFinished",
     "AnswerSkipped",
+    "ConversationSummarized",
     "EndCallRequested",
     "Event",
     "MessageAdded",
     "MessageCorrected",
     "RoleChanged",
     "ToolCalled",
+    "ToolFinishedLate",
     "UserMessageCancelled",
 ]
 
@@ -63,6 +65,21 @@ class MessageCorrected:
 
     old: Item
     new: Item | None
+    index: int
+
+
+@attrs.frozen
+class ConversationSummarized:
+    """The oldest turns were replaced by a summary of them.
+
+    Args:
+        old: What is gone.
+        summary: The message in its place, with ``metadata["summary"]``.
+        index: Where it stands.
+    """
+
+    old: tuple[Item, ...]
+    summary: Message
     index: int
 
 
@@ -112,6 +129,21 @@ class ToolCalled:
     name: str
     parameters: Any
     output: Any
+
+
+@attrs.frozen
+class ToolFinishedLate:
+    """A tool with ``on_cancel="detach"`` has ended after its answer was cancelled; comes when nobody speaks.
+
+    Its result was added to the conversation behind a call of its own, so ``agent.answer()`` speaks of it.
+
+    Args:
+        call: The call as the model made it.
+        result: The result that was added.
+    """
+
+    call: ToolCall
+    result: ToolResult
 
 
 @attrs.frozen
@@ -185,10 +217,12 @@ class AnswerFinished:
 Event: TypeAlias = (
     MessageAdded
     | MessageCorrected
+    | ConversationSummarized
     | UserMessageCancelled
     | AnswerSkipped
     | EndCallRequested
     | ToolCalled
+    | ToolFinishedLate
     | AnswerFailed
     | AgentSwitched
     | RoleChanged

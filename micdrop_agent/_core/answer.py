@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import ObjectReceiveStream
 
+from micdrop_agent._core.farewell import announce_end, end_call
 from micdrop_agent._core.generate import respond
 from micdrop_agent._core.guards import awaited
 from micdrop_agent._core.home import cancel_soon, cancelled_from_outside
@@ -30,7 +31,7 @@ from micdrop_agent._core.record import Ending
 from micdrop_agent._core.spoken_pipe import SpokenPipe
 from micdrop_agent._core.turn import Turn
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, describe_error
-from micdrop_agent.events import AnswerFailed, AnswerFinished, AnswerSkipped, EndCallRequested
+from micdrop_agent.events import AnswerFailed, AnswerFinished, AnswerSkipped
 from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.result import TraceEvent
 
@@ -70,7 +71,6 @@ class Answer(ObjectReceiveStream[str]):
         "_adopted",
         "_ended",
         "_error",
-        "_linger",
         "_scope",
         "_status",
         "_task_ended",
@@ -80,6 +80,7 @@ class Answer(ObjectReceiveStream[str]):
         "held",
         "home",
         "ledger",
+        "linger",
         "next_chunk",
         "pipe",
         "streams",
@@ -92,7 +93,7 @@ class Answer(ObjectReceiveStream[str]):
         self.core = core
         self.home = home
         self._scope = home.task_scope()
-        self._linger: anyio.CancelScope | None = None
+        self.linger: anyio.CancelScope | None = None
         self.streams: list[ProviderStream] = []
         """The responses that are being received: a hedge may have two."""
         self._ended: anyio.Event | None = None
@@ -171,9 +172,7 @@ class Answer(ObjectReceiveStream[str]):
         self.pipe.moved()
         try:
             if self.ending is None:
-                if self._ended is None:
-                    self._ended = anyio.Event()
-                await self._ended.wait()
+                await self.over()
             else:
                 await anyio.lowlevel.checkpoint()
         finally:
@@ -181,6 +180,13 @@ class Answer(ObjectReceiveStream[str]):
         if not self.pipe.read and not self.pipe.paused:
             self.pipe.count_all()
         return self.result
+
+    async def over(self) -> None:
+        """Wait until the generation has ended, without counting as a reader."""
+        if self.ending is None:
+            if self._ended is None:
+                self._ended = anyio.Event()
+            await self._ended.wait()
 
     def cancel(self, heard: int | str | None = None) -> None:
         """Stop this answer; see ``Agent.cancel``. It may be called at any time, repeatedly.
@@ -282,8 +288,8 @@ class Answer(ObjectReceiveStream[str]):
             upto = heard_since(ledger.restarted, pipe.heard_in_original(heard), ledger.text[:upto])
         running = self._status == "running"
         self.turn.fence()
-        if self._linger is not None:
-            self._linger.cancel()
+        if self.linger is not None:
+            self.linger.cancel()
         if not running and self._keeps(unread=keep_unread, heard=heard):
             if pipe.paused:
                 pipe.go_on()  # its reader has all of it to itself
@@ -355,7 +361,7 @@ class Answer(ObjectReceiveStream[str]):
 
     def _end_of_call(self) -> None:
         if self._status != "running" and self.turn.facts.ends_call and not self.turn.fenced and self.held is None:
-            self.core.spawn(self._announce_end, "micdrop end of call")
+            self.core.spawn(lambda: announce_end(self), "micdrop end of call")
 
     # -- as a guess
 
@@ -433,26 +439,8 @@ class Answer(ObjectReceiveStream[str]):
             error.__cause__ = stray
         self.finish(error)
 
-    async def _announce_end(self) -> None:
-        """The end of the call is reported once the farewell was handed over, to the last chunk."""
-        with anyio.CancelScope() as self._linger:
-            due = False
-            while not due:
-                await self.pipe.wait_until_read(lambda: self.turn.fenced)
-                # One turn of the loop, so that the reader sees the end before the event comes.
-                await anyio.lowlevel.checkpoint()
-                await anyio.lowlevel.checkpoint()
-                due = not self.pipe.paused  # else the caller will hear some of it again
-            self._end_call()
-
-    def _end_call(self) -> None:
-        """Tell the end of the call, once, unless the answer was cut."""
-        if self.turn.facts.ends_call and not self.turn.fenced:
-            self.turn.facts.ends_call = False
-            self.core.hub.emit(EndCallRequested())
-
     def closing(self) -> None:
         """The agent is being closed: what is left of the answer ends with it."""
         if self._status != "running" and self.pipe.drained:
-            self._end_call()  # due in a moment, which will not come
+            end_call(self)  # due in a moment, which will not come
         self.stop(None, keep_unread=True)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
+
 from micdrop_agent._core import guards
 from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.history import History
@@ -49,7 +51,7 @@ class Guess:
         matches: Tells of the guessed and the final text whether they mean the same.
     """
 
-    __slots__ = ("_answer", "_back", "_changes", "_core", "_matches", "text")
+    __slots__ = ("_answer", "_back", "_changes", "_core", "_decided", "_matches", "text")
 
     def __init__(self, core: Core, text: str, matches: Callable[[str, str], bool]) -> None:
         check_text("text", text)
@@ -61,6 +63,7 @@ class Guess:
         self._core = core
         self._matches = matches
         self._answer: Answer | None = None
+        self._decided: anyio.Event | None = None
         self._back: Callable[[], None] = core.way_back()
         self._changes: list[tuple[int, int, tuple[Item, ...]]] = []
         # None while another answer runs, which may have tools at work, nor beyond the budget of this turn.
@@ -83,6 +86,10 @@ class Guess:
         """Whether it may still be adopted."""
         return self._answer is not None
 
+    def fits(self, text: str) -> bool:
+        """Whether it would be adopted for ``text``."""
+        return self._matches(self.text, text)
+
     def adopt(self, final_text: str, metadata: Mapping[str, Any] | None = None) -> Answer | None:
         """Make it the agent's answer to ``final_text``, which is added as the caller's message.
 
@@ -94,7 +101,7 @@ class Guess:
         """
         self._core.check_thread("adopt()")
         answer = self._answer
-        if answer is not None and (answer.status == "failed" or not self._matches(self.text, final_text)):
+        if answer is not None and (answer.status == "failed" or not self.fits(final_text)):
             self.discard()
         current = self._core.current
         if self.alive and current is not None and not current.turn.fenced:
@@ -130,8 +137,17 @@ class Guess:
         if usage is not None:
             self._core.wasted = usage if self._core.wasted is None else self._core.wasted + usage
 
+    async def decided(self) -> None:
+        """Wait until it is adopted or discarded."""
+        while self.alive:
+            if self._decided is None:
+                self._decided = anyio.Event()
+            await self._decided.wait()
+
     def _forget(self) -> None:
         self._answer = None
+        if self._decided is not None:
+            self._decided.set()
         self._core.guess = None
         self._core.conversation.watch(None)
 

@@ -22,7 +22,7 @@ from micdrop_agent.events import MessageAdded, MessageCorrected
 from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from micdrop_agent._core.history import History
     from micdrop_agent.events import Event
@@ -32,6 +32,9 @@ __all__ = ["CANCELLED_OUTPUT", "Ledger", "OpenCall"]
 
 CANCELLED_OUTPUT: Final = '{"error":"cancelled"}'
 """Output of a call whose answer was cancelled (docs/design.md, invariant 6)."""
+
+FOLLOWS_OUTPUT: Final = '{"status":"still running","note":"the result follows"}'
+"""Output of a call whose tool goes on without its answer (``on_cancel="detach"``)."""
 
 
 class Segment:
@@ -63,15 +66,21 @@ class OpenCall:
     Attributes:
         on_stack: The tool's code is running at this very moment, below the caller of ``cancel()``.
         deferred: Cancelled by the tool itself: its result is real if it returns without a checkpoint.
+        may_outlive: Asked when the answer is cut: whether the tool goes on, and its result follows.
     """
 
-    __slots__ = ("deferred", "item", "on_stack", "owner")
+    __slots__ = ("deferred", "item", "may_outlive", "on_stack", "owner")
 
     def __init__(self, item: ToolCall, owner: object) -> None:
         self.item = item
         self.owner = owner
         self.on_stack = False
         self.deferred = False
+        self.may_outlive: Callable[[], bool] | None = None
+
+    def output_when_cut(self) -> str:
+        """What its result is when its answer is cancelled."""
+        return FOLLOWS_OUTPUT if self.may_outlive is not None and self.may_outlive() else CANCELLED_OUTPUT
 
 
 class Ledger:
@@ -241,11 +250,14 @@ class Ledger:
     def close_calls(self, output: str = CANCELLED_OUTPUT, *, owner: object = None) -> list[Event]:
         """Give every open call (of ``owner``) its result, except one that is on the stack."""
         events: list[Event] = []
+        cut = owner is None and output is CANCELLED_OUTPUT
         for call in tuple(self.calls):
             if owner is not None and call.owner is not owner:
                 continue
             if call.on_stack:
                 call.deferred = True
+            elif cut:
+                events += self.close_call(call, call.output_when_cut())
             else:
                 events += self.close_call(call, output)
         return events

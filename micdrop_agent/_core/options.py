@@ -97,12 +97,18 @@ class SharedOptions:
     """Hand each answer to its consumer in sentences for a voice, without Markdown; the original is stored. ``heard``
     counts characters of what the consumer received."""
 
+    call_id: str | None = attrs.field(default=None, validator=validated(check_text, empty=False, none=True))
+    """Name of the call, which each line of its log and each span has; ``attach()`` gives its own."""
+
     max_guesses: int = attrs.field(default=3, validator=validated(check_count, least=0))
     """Guesses (``agent.speculate()``) between two answers; more are not begun."""
 
     pause_buffer: int = attrs.field(default=20_000, validator=validated(check_count, least=0))
     """Characters that a paused answer (``cancel(pause=True)``) may have waiting; beyond that it is cancelled. The default
     is about twenty minutes of speech."""
+
+    max_detached: int = attrs.field(default=4, validator=validated(check_count, least=0))
+    """Tools with ``on_cancel="detach"`` that may go on after their answer was cut; one more is cancelled with it."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -145,8 +151,10 @@ class SharedKeywords(TypedDict, total=False):
     raise_on_failure: bool
     buffer_size: int | None
     speech: Speech | None
+    call_id: str | None
     max_guesses: int
     pause_buffer: int
+    max_detached: int
 
 
 class AgentKeywords(SharedKeywords, total=False):

@@ -176,6 +176,11 @@ class Pipe:
         self._readers.unpark_all()
         self.moved()  # whoever waits for the end to be read begins to count
 
+    async def wait_while_paused(self) -> None:
+        """Wait for the end of a pause; returns at once if there is none."""
+        while self.paused:
+            await self.wait_for_progress()
+
     def put_back(self, text: str) -> None:
         """Have ``text``, which was received last, received again before anything else."""
         self._rest.append(text)

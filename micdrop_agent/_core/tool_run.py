@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import attrs
 
+from micdrop_agent._core.detach import Detachable
 from micdrop_agent._core.filler import speak_filler
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.home import cancelled_from_outside
@@ -120,11 +121,22 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
     name = call.item.tool_name
     turn.facts.note("tool_started", tool=name, call=call.item.tool_call_id, agent=turn.label)
     run = ToolRun(turn, call, next((tool for tool in turn.tools if tool.name == name), None), apart=apart)
-    at_work = turn.root.tools_at_work
-    at_work[run] = None
+    turn.root.tools_at_work[run] = None
     if run.tool is not None and run.tool.filler is not None and not turn.facts.filled:
         run.filler_due = anyio.current_time() + run.tool.filler_after
         turn.root.spawn(partial(speak_filler, run, run.tool), f"micdrop filler {name}")
+    if run.tool is not None and run.tool.on_cancel == "detach":
+        run.apart = True
+        run.late = Detachable(run)
+        await run.late.wait(lambda: _to_its_end(run, outcome))
+    else:
+        await _to_its_end(run, outcome)
+
+
+async def _to_its_end(run: ToolRun, outcome: ToolsOutcome) -> None:
+    """Run the tool, clean up behind it, and store its result."""
+    turn, call = run.turn, run.call
+    at_work = turn.root.tools_at_work
     try:
         await run.execute()
     finally:
@@ -139,8 +151,9 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
         if call.deferred and run.output is None:
             turn.emit_all(turn.ledger.close_call(call, CANCELLED_OUTPUT))
     assert run.output is not None  # a run that has none has raised
-    turn.facts.note("tool_ended", tool=name, call=call.item.tool_call_id, failed=run.failed)
-    run.store(run.output, outcome)
+    turn.facts.note("tool_ended", tool=call.item.tool_name, call=call.item.tool_call_id, failed=run.failed)
+    if not run.loose:  # then its result comes later
+        run.store(run.output, outcome)
 
 
 def watch_tools(turn: Turn) -> None:
@@ -177,6 +190,13 @@ class ToolRun:
         self.watcher: anyio.CancelScope | None = None
         """What waits to say that it ignores its cancellation; most tools end at once, and it with them."""
         self.in_thread = tool is not None and tool.thread
+        self.late: Detachable | None = None
+        """Its own task, if it may outlive the answer."""
+
+    @property
+    def loose(self) -> bool:
+        """Whether it goes on although its answer was cancelled."""
+        return self.late is not None and self.late.loose
 
     async def execute(self) -> None:
         tool, item = self.tool, self.call.item
@@ -275,9 +295,9 @@ class ToolRun:
     async def watch(self) -> None:
         """Name the tool if it still runs a while after its answer was cancelled."""
         with anyio.CancelScope() as self.watcher:
-            if self.at_work:
+            if self.at_work and not self.loose:
                 await anyio.sleep(PATIENCE)
-        if self.at_work:
+        if self.at_work and not self.loose:
             self.turn.root.log.warning(
                 "tool %s still runs %g s after its answer was cancelled: it ignores its cancellation%s",
                 self.call.item.tool_name,
@@ -287,7 +307,7 @@ class ToolRun:
 
     def _suspended(self) -> None:
         if self.call.deferred:
-            self.turn.emit_all(self.turn.ledger.close_call(self.call, CANCELLED_OUTPUT))
+            self.turn.emit_all(self.turn.ledger.close_call(self.call, self.call.output_when_cut()))
 
     def store(self, output: str, outcome: ToolsOutcome) -> None:
         turn, call, tool = self.turn, self.call, self.tool

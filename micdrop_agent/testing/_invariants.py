@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent.events import MessageAdded, MessageCorrected, UserMessageCancelled
+from micdrop_agent.events import ConversationSummarized, MessageAdded, MessageCorrected, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolResult, is_blank
 from micdrop_agent.pairs import first_open_call
 
@@ -150,6 +150,8 @@ def _check_replay(trace: Trace) -> None:
             items.insert(event.index, event.message)
         elif isinstance(event, MessageCorrected):
             items[event.index : event.index + 1] = [] if event.new is None else [event.new]
+        elif isinstance(event, ConversationSummarized):
+            items[event.index : event.index + len(event.old)] = [event.summary]
         elif isinstance(event, UserMessageCancelled) and event.index is not None:
             del items[event.index]
     known = trace.final if trace.at_close is None else trace.at_close

@@ -22,9 +22,11 @@ from micdrop_agent.events import (
     AgentSwitched,
     AnswerFailed,
     AnswerFinished,
+    ConversationSummarized,
     Event,
     MessageAdded,
     MessageCorrected,
+    ToolFinishedLate,
 )
 from micdrop_agent.messages import ToolResult
 from micdrop_agent.pairs import first_open_call
@@ -343,6 +345,8 @@ class Probe:
             # What a cancel leaves behind is written by its caller, in whatever context, for the answer it stops.
             adopting, self._adopting = self._adopting, None
             source = self._stopping[-1] if self._stopping else adopting or _IN_ANSWER.get()
+            if any(isinstance(event, ToolFinishedLate | ConversationSummarized) for event in events):
+                source = None  # between two answers, whichever of them started it
             late = source is not None and source.settled and not self._stopping
             for event in events:
                 if source is not None and not isinstance(event, AnswerFinished):

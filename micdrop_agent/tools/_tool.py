@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Filler: TypeAlias = "str | Sequence[str] | Callable[[], str | None] | None"
 
 ToolKind = Literal["plain", "end_call", "semantic_turn", "ignore_user_noise"]
-OnCancel = Literal["cancel", "finish"]
+OnCancel = Literal["cancel", "finish", "detach"]
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 logger: Final = logging.getLogger("micdrop_agent.tools")
@@ -117,7 +117,8 @@ class Tool:
     """Seconds after which it is given up; None for no limit."""
 
     on_cancel: OnCancel = attrs.field(default="cancel")
-    """What an interruption does to a running call: cancel it, or let it finish unheard."""
+    """What an interruption does to a running call: cancel it, let it finish unheard, or let it go on and deliver its
+    result later (``ToolFinishedLate``)."""
 
     thread: bool = attrs.field(default=False, validator=validated(check_flag))
     """Run it in a worker thread, for functions that block."""
@@ -184,8 +185,8 @@ class Tool:
 
     def _check_choices(self) -> None:
         check_text("description", self.description)
-        if self.on_cancel not in {"cancel", "finish"}:
-            raise ValueError(f'on_cancel must be "cancel" or "finish", not {self.on_cancel!r}')
+        if self.on_cancel not in {"cancel", "finish", "detach"}:
+            raise ValueError(f'on_cancel must be "cancel", "finish" or "detach", not {self.on_cancel!r}')
         if self.kind not in {"plain", "end_call", "semantic_turn", "ignore_user_noise"}:
             raise ValueError(f"kind must be that of a control tool or plain, not {self.kind!r}")
         if self.thread and self.is_async:
