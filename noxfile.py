@@ -268,6 +268,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def voice_soak(session: nox.Session) -> None:
+    """Real calls for three minutes on each server; fails when something of them is left (``-- --seconds 60``)."""
+    install(session, "tests", extras="[call,speech,local-speech,trio]")
+    session.run("python", "tests/soak/soak_voice.py", *session.posargs)
+
+
+@nox.session
 def soak(session: nox.Session) -> None:
     """Random calls for 10 minutes on asyncio, uvloop and Trio; fails on a leak (``-- --seconds 60`` is shorter)."""
     install(session, "bench", extras="[trio,openai]")

@@ -25,19 +25,21 @@ COMMANDS = {
 
 
 @contextmanager
-def running(name: str, log: Path, **environment: str) -> Generator[str]:
+def running(name: str, log: Path, *, app: str = "call_app:app", **environment: str) -> Generator[str]:
     """The host and port of a running server; fails if it has logged a traceback.
 
     Args:
         name: One of ``COMMANDS``.
         log: The file that it logs to.
+        app: What is served, in place of the app of the tests.
         **environment: Variables for it.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     bind = str(port) if "uvicorn" in name else f"127.0.0.1:{port}"
     with log.open("w") as output:
-        command = [sys.executable, "-m", *COMMANDS[name], bind]
+        parts = [app if part == "call_app:app" else part for part in COMMANDS[name]]
+        command = [sys.executable, "-m", *parts, bind]
         process = subprocess.Popen(command, cwd=HERE, env={**os.environ, **environment}, stdout=output, stderr=output)
         try:
             _wait_for(f"http://127.0.0.1:{port}/state", process)
