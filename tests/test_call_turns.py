@@ -141,6 +141,23 @@ def test_who_goes_on_speaking_is_not_answered_in_between(backend: Backend) -> No
     run_virtual(backend, scenario)
 
 
+def test_an_answer_that_more_words_replace_was_not_interrupted(backend: Backend) -> None:
+    async def scenario() -> None:
+        stt = ScriptedSTT("I have", "a question")
+        async with calling(agent=ScriptedAgent(["Yes."]), stt=stt, turn_detector=Detector(False, True)) as (
+            call,
+            client,
+        ):
+            client.speak()
+            await anyio.sleep(1)
+            client.speak()
+            await anyio.sleep(5)
+            assert [len(turn.answers) for turn in call.result.turns] == [0, 2]
+            assert call.result.interruptions == 0
+
+    run_virtual(backend, scenario)
+
+
 # ---------------------------------------------------------------------------------------- silence
 
 

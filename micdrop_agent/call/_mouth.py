@@ -84,7 +84,10 @@ class Mouth:
             if self.current is None:
                 self.release()
             return
+        interrupted = self.record.interrupted
         self.cut()
+        # More words of the same turn replace its answer: that is no interruption by the caller.
+        self.record.interrupted = interrupted
         self.answered = last
         try:
             answer = agent.answer()
