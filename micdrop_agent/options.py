@@ -231,7 +231,7 @@ def _by(instance: object, attribute: attrs.Attribute[Any], value: object) -> Non
         raise TypeError(f"{attribute.name} must be an agent, or a function of a list of items, not {value!r}")
 
 
-def _is_share(value: float) -> bool:
+def _is_filled_share(value: float) -> bool:
     return 0 < value <= 1
 
 
@@ -253,7 +253,9 @@ class Summarize:
 
     by: Agent | Callable[[Sequence[Item]], str | Awaitable[str]] = attrs.field(validator=_by)
     at: float = attrs.field(
-        default=0.7, validator=validated(check_number, fits=_is_share, limits="more than 0 and at most 1"), kw_only=True
+        default=0.7,
+        validator=validated(check_number, fits=_is_filled_share, limits="more than 0 and at most 1"),
+        kw_only=True,
     )
     keep_turns: int = attrs.field(default=4, validator=validated(check_count, least=1), kw_only=True)
     timeout: float | None = attrs.field(default=30.0, validator=_limit, kw_only=True)

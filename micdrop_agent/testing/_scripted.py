@@ -78,7 +78,7 @@ def _scripted_tool(name: str, outputs: list[str | None]) -> Tool:
             raise ToolError(error)
         return value
 
-    schema = {"type": "object", "properties": {}, "additionalProperties": True}
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
     return Tool.from_schema(name, f"Scripted: {name}.", schema, execute)
 
 
