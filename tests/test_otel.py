@@ -342,8 +342,8 @@ def test_the_call_is_named_and_what_a_wrong_guess_cost_is_counted(backend: Backe
 
     wasted: list[int] = []
     run_virtual(backend, scenario)
-    (counted,) = telemetry.metrics()["micdrop.answer.wasted_tokens"]
-    assert [counted.value] == wasted
+    (measured,) = telemetry.metrics()["micdrop.answer.wasted_tokens"]
+    assert [measured.value] == wasted
     spans = telemetry.spans.get_finished_spans()
     assert {str(span.attributes["gen_ai.conversation.id"]) for span in spans if span.attributes} == {"call-8"}
     root = telemetry.named("invoke_agent ChatAgent(m)").attributes
