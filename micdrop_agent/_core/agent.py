@@ -25,6 +25,7 @@ from micdrop_agent._core.guess import Guess, same_words
 from micdrop_agent._core.options import AgentOptions, read_options
 from micdrop_agent._core.resume import resume
 from micdrop_agent._core.role import hand_off, set_prompt
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.events import AnswerSkipped, EndCallRequested, Event
 from micdrop_agent.messages import Message, ToolCall, ToolResult, is_blank
 
@@ -52,6 +53,7 @@ OPEN: Final = frozenset({"generate_answer", "prewarm", "aclose", "takes_images"}
 """What a subclass may override; the agent itself depends on its other names."""
 
 
+@defer_interrupts
 class Agent(AsyncContextManagerMixin, ABC):
     """Turns a conversation into text that can be spoken, one answer at a time.
 
@@ -109,6 +111,13 @@ class Agent(AsyncContextManagerMixin, ABC):
 
         def __exit__(self, *_: object) -> None:
             """Never reached: 'with' fails before."""
+
+        # As inherited, but deferring a Ctrl-C on Trio: what they call belongs to AnyIO and to contextlib.
+        async def __aenter__(self) -> Any:
+            return await super().__aenter__()
+
+        async def __aexit__(self, *error: Any) -> Any:
+            return await super().__aexit__(*error)
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:

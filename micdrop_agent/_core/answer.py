@@ -30,6 +30,7 @@ from micdrop_agent._core.playback import heard_since
 from micdrop_agent._core.record import Ending
 from micdrop_agent._core.spoken_pipe import SpokenPipe
 from micdrop_agent._core.turn import Turn
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.errors import AllAgentsFailedError, MicdropError, ProviderError, describe_error
 from micdrop_agent.events import AnswerFailed, AnswerFinished, AnswerSkipped
 from micdrop_agent.options import CLOSE_TIMEOUT
@@ -52,6 +53,7 @@ JOIN_TIMEOUT: Final = 0.02
 """Seconds that an answer waits for the one it superseded to close its request."""
 
 
+@defer_interrupts
 class Answer(ObjectReceiveStream[str]):
     """The text of one answer as a stream of chunks, and the handle to stop it.
 

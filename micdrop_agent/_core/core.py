@@ -30,6 +30,7 @@ from micdrop_agent._core.log import CALL, SafeLog
 from micdrop_agent._core.pause import pause as pause_answer
 from micdrop_agent._core.scopes import task_scope
 from micdrop_agent._core.tool_run import ToolRun, name_tools_at_work
+from micdrop_agent._interrupts import defer_interrupts, know_trio, start_soon
 from micdrop_agent.events import MessageAdded
 from micdrop_agent.messages import Message, ToolResult
 from micdrop_agent.options import LEAVE_TIMEOUT
@@ -60,6 +61,7 @@ def core_of(agent: Agent) -> Core:
     return agent._core  # pyright: ignore[reportPrivateUsage] # the one way in
 
 
+@defer_interrupts
 class Core:
     """The inside of one agent.
 
@@ -107,6 +109,7 @@ class Core:
     """Whether its model goes on from the very last character when asked to continue."""
 
     def __init__(self, agent: Agent, options: AgentOptions) -> None:
+        know_trio()
         self.agent = agent
         self.options = options
         self.owner: Core | None = None
@@ -275,8 +278,10 @@ class Core:
             name_tools_at_work(self.log, self.tools_at_work)
             try:
                 with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
-                    await self.agent.aclose()
-                    await self.let_go()
+                    try:
+                        await self.agent.aclose()
+                    finally:  # Ctrl-C comes through a shield too
+                        await self.let_go()  # noqa: ASYNC102 - shielded and bounded by the scope around it
             finally:
                 if self.recorder is not None:
                     await self.recorder.finish(raising=whole)  # noqa: ASYNC102 - it shields and bounds itself
@@ -336,7 +341,7 @@ class Core:
             return False
         scope = task_scope()
         root._background[scope] = name
-        root._tasks.start_soon(root._in_background, work, scope, name=name)
+        start_soon(root._tasks, root._in_background, work, scope, name=name)
         return True
 
     def afterwards(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -406,7 +411,7 @@ class Core:
         assert self._tasks is not None
         if self.wasted is not None:
             answer.turn.facts.wasted, self.wasted = self.wasted, None
-        self._tasks.start_soon(self._run_answer, answer, previous, name="micdrop answer")
+        start_soon(self._tasks, self._run_answer, answer, previous, name="micdrop answer")
         if answer.home.loop is not None:
             # Behind the first step of the answer's task: that sends its request, and then there is time.
             answer.home.loop.call_soon(answer.pipe.open_early)

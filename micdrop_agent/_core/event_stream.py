@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import ObjectReceiveStream
 
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.events import Event
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["EventStream"]
 
 
+@defer_interrupts
 class EventStream(ObjectReceiveStream[Event]):
     """What ``agent.events()`` returns; ends when the agent is closed.
 

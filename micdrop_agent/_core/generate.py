@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+from micdrop_agent._interrupts import interruptible
 from micdrop_agent.errors import MicdropError, describe_error
 from micdrop_agent.options import TurnContext
 
@@ -26,13 +27,14 @@ async def respond(core: Core, turn: Turn, *, hook: bool = True) -> None:
     if hook and core.options.on_before_answer is not None and await _skipped_by_hook(core, turn):
         return
     name = type(core.agent).__name__
+    ours = type(core.agent).generate_answer.__module__.startswith("micdrop_agent.")
     generating: object = core.agent.generate_answer(turn)
     if not inspect.isawaitable(generating):
         raise TypeError(
             f"{name}.generate_answer must be an 'async def' that writes its text with "
             f"'await turn.write(text)'; it returned {generating!r} (a 'yield' or a missing 'async'?)"
         )
-    returned = await generating
+    returned = await (generating if ours else interruptible(generating))
     if returned is not None:
         raise TypeError(
             f"{name}.generate_answer returned {returned!r}, which nobody hears; write it with 'await turn.write(text)'"
@@ -48,7 +50,7 @@ async def _skipped_by_hook(core: Core, turn: Turn) -> bool:
     try:
         verdict = hook(core.agent, turn)
         if inspect.isawaitable(verdict):
-            verdict = await verdict
+            verdict = await interruptible(verdict)
     except Exception as error:  # foreign code: the hook fails this answer, and says so
         raise MicdropError(f"on_before_answer raised {type(error).__name__}: {describe_error(error)}") from error
     finally:

@@ -18,6 +18,7 @@ import anyio
 from micdrop_agent._core import guards
 from micdrop_agent._core.answer import Answer
 from micdrop_agent._core.history import History
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.events import MessageAdded
 from micdrop_agent.messages import Message, is_blank
 from micdrop_agent.options import check_text
@@ -42,6 +43,7 @@ def _letters(text: str) -> list[str]:
     return [letter for letter in text.casefold() if letter.isalnum()]
 
 
+@defer_interrupts
 class Guess:
     """What ``agent.speculate()`` returns.
 

@@ -11,6 +11,7 @@ import anyio
 
 from micdrop_agent._core.scopes import deliver_again, task_scope_class
 from micdrop_agent._event_loop import running_loop
+from micdrop_agent._interrupts import know_trio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,6 +33,8 @@ class Home:
 
     def __init__(self) -> None:
         loop: Any = running_loop()
+        if loop is None:
+            know_trio()
         self.loop: Any = loop
         self.clock: Callable[[], float] = anyio.current_time if loop is None else loop.time
         self.new_scope: type[anyio.CancelScope] = type(anyio.CancelScope())

@@ -24,6 +24,7 @@ from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.home import cancelled_from_outside
 from micdrop_agent._core.ledger import CANCELLED_OUTPUT
 from micdrop_agent._core.scopes import task_scope
+from micdrop_agent._interrupts import defer_interrupts, interruptibly, start_soon
 from micdrop_agent.errors import ToolError
 from micdrop_agent.events import AnswerSkipped, ToolCalled
 
@@ -86,7 +87,7 @@ async def run_calls(turn: Turn, calls: Sequence[ToolCall], *, parallel: bool) ->
             for item in calls:
                 call = begin_call(turn, item)
                 if call is not None:
-                    tasks.start_soon(run_call_apart, turn, call, outcome)
+                    start_soon(tasks, run_call_apart, turn, call, outcome)
                     await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
     return outcome
 
@@ -106,6 +107,7 @@ def begin_call(turn: Turn, item: ToolCall) -> OpenCall | None:
     return None if turn.fenced else call
 
 
+@defer_interrupts
 async def run_call_apart(turn: Turn, call: OpenCall, outcome: ToolsOutcome) -> None:
     """As ``run_call``, in a task of its own: who cancels that task natively has cancelled this tool only.
 
@@ -271,7 +273,10 @@ class ToolRun:
             return await value if inspect.isawaitable(value) else value
         self.call.on_stack = True
         try:
-            value = bound.invoke(agent, turn=self.turn)
+            if inspect.iscoroutinefunction(tool.execute):
+                value = bound.invoke(agent, turn=self.turn)
+            else:
+                value = interruptibly(bound.invoke, agent, turn=self.turn)
         finally:
             self.call.on_stack = False
         if inspect.isawaitable(value):
@@ -354,9 +359,12 @@ def _stepwise(
     while True:
         call.on_stack = True
         try:
-            waiting_for = steps.send(value) if error is None else steps.throw(error)
+            waiting_for = interruptibly(*((steps.send, value) if error is None else (steps.throw, error)))
         except StopIteration as stop:
             return stop.value
+        except BaseException:
+            steps.close()  # its first step may not have come about
+            raise
         finally:
             call.on_stack = False
         suspended()

@@ -2,10 +2,9 @@
 
     generate_answer(turn) ──▶ Turn ──claim──▶ Ledger, Conversation, events, consumer
 
-A turn is fenced when its answer is cancelled or superseded, or when its attempt lost. Nothing
-done through a fenced turn has any effect, whatever task it runs in and whether or not the
-cancellation has been delivered yet (invariant 2). The first effect of an attempt claims the
-answer for it and fences its rivals in the same synchronous step (invariant 9).
+A turn is fenced when its answer is cancelled or superseded, or when its attempt lost. Nothing done through a fenced
+turn has any effect, whatever task it runs in and whether or not the cancellation has been delivered yet (invariant 2).
+The first effect of an attempt claims the answer for it and fences its rivals in the same synchronous step (invariant 9).
 
 Source: Micdrop page "Agent (LLM)", ``generateAnswer``; the fence is its ``answerCount``.
 """
@@ -21,6 +20,7 @@ from micdrop_agent._core.history import PromptOverlay, take_last_user_message
 from micdrop_agent._core.ledger import Ledger
 from micdrop_agent._core.record import Facts
 from micdrop_agent._core.tool_run import run_calls, watch_tools
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.events import EVENT_TYPES, AnswerSkipped, UserMessageCancelled
 from micdrop_agent.messages import Message, ToolCall, ToolResult
 from micdrop_agent.options import check_text
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Turn"]
 
 
+@defer_interrupts
 class Turn:
     """What ``generate_answer`` works with.
 

@@ -18,6 +18,7 @@ from micdrop_agent._core.core import core_of
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.history import History
 from micdrop_agent._core.home import Home
+from micdrop_agent._interrupts import defer_interrupts, start_soon
 from micdrop_agent.call import _frames as frames
 from micdrop_agent.call._budget import Budget
 from micdrop_agent.call._ear import Ear
@@ -61,6 +62,7 @@ MAX_COMPLAINTS = 3
 """Unknown commands of one client that are logged."""
 
 
+@defer_interrupts
 class Session:
     """The live part of a ``Call``."""
 
@@ -149,7 +151,10 @@ class Session:
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run ``work`` in a task of the call."""
         if self._tasks is not None and not self.closed:
-            self._tasks.start_soon(work, name=name)
+            start_soon(self._tasks, self._work, work, name=name)
+
+    async def _work(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await work()
 
     def stop(self) -> None:
         """End the run."""

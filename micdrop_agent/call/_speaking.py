@@ -17,6 +17,7 @@ import anyio
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.heard import shorten, show_heard
 from micdrop_agent._core.scopes import task_scope
+from micdrop_agent._interrupts import defer_interrupts, interruptible, start_soon
 from micdrop_agent.call._marks import Marks
 from micdrop_agent.call._outbox import AudioFrame
 from micdrop_agent.call._voice import TextFeed, Voice
@@ -38,6 +39,7 @@ MAX_FRAME: Final = 32_000
 """Bytes of one binary frame: a barge-in never waits behind more than a second of audio."""
 
 
+@defer_interrupts
 class Speaking:
     """Says an answer, or a text.
 
@@ -153,14 +155,14 @@ class Speaking:
             if not self._started:
                 self._started = True
                 self.progress_at = self.mouth.clock()
-                tasks.start_soon(self._synthesize, tts, name="micdrop voice")
+                start_soon(tasks, self._synthesize, tts, name="micdrop voice")
             elif self.progress_at == math.inf or not self.owes_audio:
                 self.progress_at = self.mouth.clock()
             self.feed.put(piece)
             self.mouth.arm_voice(self)
 
     async def _synthesize(self, tts: TextToSpeech) -> None:
-        await tts.synthesize(self.feed, self.voice)
+        await interruptible(tts.synthesize(self.feed, self.voice))
 
     @property
     def owes_audio(self) -> bool:

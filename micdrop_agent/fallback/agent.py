@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from micdrop_agent._core.agent import Agent
 from micdrop_agent._core.options import read_options
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.fallback.children import FallbackCore
 from micdrop_agent.fallback.options import FallbackOptions
 from micdrop_agent.fallback.supervisor import Supervision
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["FallbackAgent"]
 
 
+@defer_interrupts
 class FallbackAgent(Agent):
     """Answers with the first of its children that can.
 

@@ -23,6 +23,7 @@ import anyio
 import attrs
 
 from micdrop_agent._core.groups import lone_error_unwrapped
+from micdrop_agent._interrupts import defer_interrupts, start_soon
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, describe_error
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Try(Generic[S, R]):
     over: bool = False
 
 
+@defer_interrupts
 class Attempts(ABC, Generic[S, R]):
     """Drives children through one piece of work, each at most once, until one has done it."""
 
@@ -233,7 +235,7 @@ class Attempts(ABC, Generic[S, R]):
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Run ``work(*args)`` until everything is done."""
         if self._tasks is not None:
-            self._tasks.start_soon(work, *args)
+            start_soon(self._tasks, work, *args)
 
     def wake(self) -> None:
         """Look at the clocks again."""
@@ -284,7 +286,7 @@ class Attempts(ABC, Generic[S, R]):
         self.begins(attempt)
         self.live.append(attempt)
         self.hedge_at = self._hedge_time(slot, now)
-        self._tasks.start_soon(self._attempt, attempt, name=f"micdrop attempt {slot.key}")
+        start_soon(self._tasks, self._attempt, attempt, name=f"micdrop attempt {slot.key}")
         self._wake.set()
         return True
 

@@ -11,8 +11,10 @@ import anyio
 
 from micdrop_agent._core.agent import Agent
 from micdrop_agent._core.core import Core, core_of
+from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.history import History
 from micdrop_agent._core.options import AgentOptions, shared
+from micdrop_agent._interrupts import defer_interrupts, start_soon
 from micdrop_agent.fallback.health import HealthRegistry
 from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.tools import Tool
@@ -44,6 +46,7 @@ class Slot:
         return f"<Slot {self.key}>"
 
 
+@defer_interrupts
 class FallbackCore(Core):
     """The inside of a ``FallbackAgent``.
 
@@ -164,7 +167,8 @@ class FallbackCore(Core):
             await child.agent.aclose()
         except Exception:  # foreign code: a subclass may close what it opened in there
             self.log.exception("aclose() of a child raised")
-        await child.let_go()
+        finally:
+            await child.let_go()  # noqa: ASYNC102 - sockets are closed before it waits; whoever calls this bounds it
 
     def take_over(self, slot: Slot, conversation: History) -> None:
         """``slot`` has won: it is the active child, under its own system prompt."""
@@ -258,9 +262,10 @@ class FallbackCore(Core):
         """Close all children, side by side: the time is limited, and one that hangs must not use it up."""
         for slot in self.slots:
             self.discard(slot)
-        async with anyio.create_task_group() as tasks:
-            while self._discarded:
-                tasks.start_soon(self._close_child, self._discarded.pop(0))
+        with lone_error_unwrapped():
+            async with anyio.create_task_group() as tasks:
+                while self._discarded:
+                    start_soon(tasks, self._close_child, self._discarded.pop(0))
 
 
 def checked_factories(factories: object) -> Sequence[Callable[[], Agent]]:

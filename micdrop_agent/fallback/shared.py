@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from micdrop_agent._core.log import SafeLog
+from micdrop_agent._interrupts import defer_interrupts, start_soon
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.fallback.bus import RedisBus
 from micdrop_agent.fallback.health import HealthChanged, HealthRegistry
@@ -66,6 +67,7 @@ RECONNECT: Final = 1.0
 """Seconds before a bus that was gone is tried again."""
 
 
+@defer_interrupts
 class SharedHealth(HealthRegistry):
     """A ``HealthRegistry`` for the workers of many machines; give it to each ``FallbackAgent`` as ``health``.
 
@@ -109,8 +111,8 @@ class SharedHealth(HealthRegistry):
 
     async def __aenter__(self) -> Self:
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(self._listen)
-        tasks.start_soon(self._send)
+        start_soon(tasks, self._listen)
+        start_soon(tasks, self._send)
         self._stack.callback(tasks.cancel_scope.cancel)
         return self
 

@@ -23,6 +23,7 @@ import anyio
 from micdrop_agent._core.agent import Agent
 from micdrop_agent._core.core import Core
 from micdrop_agent._core.options import read_options
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.errors import MaxStepsError, ProviderError
 from micdrop_agent.messages import is_blank
 from micdrop_agent.model.budget import TokenBudget
@@ -54,6 +55,7 @@ REWARM_AFTER: Final = 0.005
 """Seconds after a barge-in until a connection is opened in place of the one that it cost."""
 
 
+@defer_interrupts
 class ModelCore(Core):
     """The inside of an agent that asks a model: its provider, and what of the conversation that is sent."""
 
@@ -138,6 +140,7 @@ class ModelCore(Core):
         await self.agent.prewarm()
 
 
+@defer_interrupts
 class ModelAgent(Agent):
     """An agent that asks a model, runs the tools it asks for, and asks again.
 

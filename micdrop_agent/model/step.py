@@ -18,6 +18,7 @@ import anyio
 
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.tool_run import begin_call, run_call, run_call_apart
+from micdrop_agent._interrupts import start_soon
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.messages import ToolCall, is_blank
 from micdrop_agent.model.call_ids import new_call_id
@@ -403,7 +404,7 @@ class Step:
         if call is None:
             return
         if self._tasks is not None:
-            self._tasks.start_soon(run_call_apart, self.turn, call, response.outcome)
+            start_soon(self._tasks, run_call_apart, self.turn, call, response.outcome)
             await anyio.lowlevel.checkpoint()  # Trio starts the tasks of one step in any order
             return
         self._clock.allow_all()  # a tool has its own time-out

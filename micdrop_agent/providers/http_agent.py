@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import attrs
 
 from micdrop_agent._core.options import read_options
+from micdrop_agent._interrupts import defer_interrupts
 from micdrop_agent.model.agent import ModelAgent, ModelCore
 from micdrop_agent.providers.attachments import Attachments
 from micdrop_agent.providers.keys import credential_of, find_key, has_credentials
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpAgent"]
 
 
+@defer_interrupts
 class HttpAgent(ModelAgent):
     """An agent whose model answers over HTTP.
 

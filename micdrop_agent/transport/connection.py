@@ -131,7 +131,9 @@ async def connect_direct(host: str, port: int, tls: bool, context: ssl.SSLContex
 
         context = await default_context()
     if running_loop() is None:
-        stream: ByteStream = await anyio.connect_tcp(host, port)
+        from micdrop_agent.transport import plain_stream
+
+        stream: ByteStream = await plain_stream.connect(host, port)
     else:
         from micdrop_agent.transport import loop_stream
 

@@ -19,6 +19,7 @@ Invariants, pinned in tests/test_http_direct.py and tests/test_http_cancel.py:
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -178,8 +179,9 @@ class DirectTransport:
         every = [*self._idle, *self._live]
         self._idle.clear()
         self._live.clear()
-        for connection in every:
-            await connection.aclose()
+        async with AsyncExitStack() as closing:  # each of them, also if one is interrupted
+            for connection in every:
+                closing.push_async_callback(connection.aclose)
 
     def _check_usable(self) -> None:
         if self._closed:

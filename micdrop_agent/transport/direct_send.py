@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from micdrop_agent._interrupts import defer_interrupts, start_soon
 from micdrop_agent.errors import ProviderError
 from micdrop_agent.transport.direct_response import read_more
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from micdrop_agent.transport.connection import Connection
     from micdrop_agent.transport.parser import ResponseParser
 
@@ -50,13 +53,8 @@ async def send_while_reading(connection: Connection, parser: ResponseParser, req
     """
     failure: ProviderError | None = None
 
-    async def send() -> None:
-        await send_request(connection, request)
-        if not connection.broken:
-            tasks.cancel_scope.cancel()  # The response can wait now, as that to any other request.
-
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(send)
+        start_soon(tasks, _send_beside, tasks, connection, request)
         try:
             while not parser.head_complete:
                 await read_more(connection, parser)
@@ -69,3 +67,10 @@ async def send_while_reading(connection: Connection, parser: ResponseParser, req
             raise failure
     finally:
         del failure  # its traceback holds this frame
+
+
+@defer_interrupts
+async def _send_beside(tasks: TaskGroup, connection: Connection, request: bytes) -> None:
+    await send_request(connection, request)
+    if not connection.broken:
+        tasks.cancel_scope.cancel()  # The response can wait now, as that to any other request.
