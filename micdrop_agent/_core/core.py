@@ -4,9 +4,8 @@
         answer()       ── starts ─▶ one task, one cancel scope, one memory stream
         cancel()       ── settles everything at once, then cancels that scope
 
-A child of a ``FallbackAgent`` has an owner: the conversation, the listeners, the tasks and the answers are those of
-the outermost agent (``root()``), its tools and options are its own. Agents of the library that need more
-than this extend the class (``ModelCore``, ``FallbackCore``); users extend ``Agent`` and never see it.
+A child of a ``FallbackAgent`` has an owner: conversation, listeners, tasks and answers are those of the outermost agent
+(``root()``), tools and options its own. Agents of the library extend this (``ModelCore``, ``FallbackCore``), users ``Agent``.
 """
 
 from __future__ import annotations
