@@ -4,9 +4,8 @@
         answer()       ── starts ─▶ an answer, which is read as a stream of text
         cancel()       ── settles everything at once
 
-``answer()`` and ``cancel()`` are plain functions and may be called from any task of the event
-loop, from a listener, from a tool, or from inside the answer itself. What stands behind them is in
-``_core.core``: an agent keeps one name for itself, so that all others are its author's.
+``answer()`` and ``cancel()`` are plain functions and may be called from any task of the event loop, from a listener,
+a tool, or the answer itself. What is behind them is in ``_core.core``: an agent keeps one name, all others are free.
 
 Source: Micdrop page "Agent (LLM)"; where we differ on purpose is in docs/from-micdrop.
 """
@@ -57,10 +56,9 @@ OPEN: Final = frozenset({"generate_answer", "prewarm", "aclose", "takes_images"}
 class Agent(AsyncContextManagerMixin, ABC):
     """Turns a conversation into text that can be spoken, one answer at a time.
 
-    Open it with ``async with``; leaving the block cancels the live answer, waits for its
-    clean-up and closes every connection. An agent belongs to one event loop and can be opened
-    once. Subclasses implement ``generate_answer`` only, and are free to use every other name that
-    is not an agent's.
+    Open it with ``async with``; leaving the block cancels the live answer, waits for its clean-up and closes every
+    connection. An agent belongs to one event loop and can be opened once. Subclasses implement ``generate_answer``
+    only, and are free to use every other name that is not an agent's.
 
     Args:
         options: ``system_prompt``, ``tools``, ``extract``, ``on_before_answer`` and the others of ``AgentOptions``.

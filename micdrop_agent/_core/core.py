@@ -73,7 +73,6 @@ class Core:
         began: Called with each answer in the step, and the context, in which it is started.
         guess: The guess that may be adopted, if there is one; ``guessed`` counts those since the last answer.
         wasted: Tokens of guesses that were discarded since then.
-        recorder: What stores the conversation.
         system: The system prompt, which is the first message of the conversation.
     """
 
