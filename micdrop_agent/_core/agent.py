@@ -115,7 +115,7 @@ class Agent(AsyncContextManagerMixin, ABC):
             return await super().__aenter__()
 
         async def __aexit__(self, *error: Any) -> Any:
-            return await super().__aexit__(*error)
+            return await super().__aexit__(*error)  # noqa: ASYNC102 - the core shields and bounds its end
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
