@@ -115,7 +115,9 @@ def soak(server: str, seconds: float, seed: int) -> list[str]:
         if quarter and last["kib"] > quarter["kib"] * GROWTH:
             problems.append(f"memory: {quarter['kib']} KiB after a quarter, {last['kib']} KiB at the end")
         answered = sum(heard > 0 for heard in results)
-        sys.stdout.write(f"{server}: {len(results)} turns, {answered} answered, {first} → {last}\n")
+        sys.stdout.write(
+            f"{server}: {len(results)} turns, {answered} answered, {first} → {last}, memory after a quarter {quarter.get('kib')} KiB\n"
+        )
         sys.stdout.flush()
         if answered < len(results) * 0.9:
             problems.append(f"only {answered} of {len(results)} turns were answered")
