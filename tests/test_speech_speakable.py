@@ -69,6 +69,9 @@ CASES = [
     ("这是**重点**内容", "这是重点内容"),
     # What only looks like it
     ("2 * 3 = 6, 2*3*4, 2**8", "2 * 3 = 6, 2*3*4, 2**8"),
+    ("a | b\n--- | :--:\n1 | 2\n", "a | b\n1 | 2\n"),
+    ("-- no table | here", "-- no table | here"),
+    ("One line\\\nand another", "One line\nand another"),
     ("snake_case, __init__ and self.__dict__", "snake_case, __init__ and self.__dict__"),
     ("__really__ __my_hook__", "really __my_hook__"),
     ("a \\*star\\* and C# and #tag", "a *star* and C# and #tag"),

@@ -16,8 +16,11 @@ _BULLET_PART: Final = re.compile(r"[-*+•‣▪●○◦](?:[ \t]+(?:\[(?:[ xX]
 _QUOTE: Final = re.compile(r">[ \t]?")
 _DEFINITION: Final = re.compile(r"\[([^\]\n]{1,80})\]:[ \t]+")
 _DEFINITION_PART: Final = re.compile(r"\[[^\]\n]{0,80}(?:\](?::[ \t]*)?)?\Z")
-_RULE: Final = re.compile(r"(?:([-*_])(?:[ \t]*\1){2,}|=+)[ \t]*(?:\n|$)")
-_RULE_PART: Final = re.compile(r"(?:([-*_])(?:[ \t]*\1)*|=+)[ \t]*\Z")
+_ROW: Final = r"--+:?(?:[ \t]*\|[ \t]*:?--+:?)+(?:[ \t]*\|)?"
+"""The line under the head of a table without bars at its sides; what such a table says is said."""
+_ROW_PART: Final = r"--+:?(?:[ \t]*\|[ \t]*:?-*:?)*"
+_RULE: Final = re.compile(rf"(?:([-*_])(?:[ \t]*\1){{2,}}|=+|{_ROW})[ \t]*(?:\n|$)")
+_RULE_PART: Final = re.compile(rf"(?:([-*_])(?:[ \t]*\1)*|=+|{_ROW_PART})[ \t]*\Z")
 _SEPARATOR: Final = re.compile(r"[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)*[ \t]*:?-*:?[ \t]*\Z")
 
 
@@ -82,7 +85,7 @@ def _definition(text: str, *, final: bool) -> Lead | bool | None:
 
 
 def rule(text: str, *, final: bool) -> Lead | bool | None:
-    """A line that is nothing but a rule, or the line under a heading."""
+    """A line that is nothing but a rule, or the line under a heading or under the head of a table."""
     end = text.find("\n", 0, _LONGEST_INFO)
     line = text[: end + 1] if end >= 0 else text[:_LONGEST_INFO]
     if end >= 0 or final:
