@@ -8,11 +8,11 @@ from micdrop_agent.call._frames import BYTES_PER_SECOND
 
 __all__ = ["Budget"]
 
-FRAMES: Final = 200
+FRAMES: Final = 400
 """Frames that may come at once: ten seconds of speech, queued while the network stood still, and more."""
 
-FRAMES_PER_SECOND: Final = 100
-"""A speaking client sends ten."""
+FRAMES_PER_SECOND: Final = 200
+"""A speaking browser sends ten; a gateway with frames of 10 ms sends a hundred."""
 
 BYTES: Final = 32 * BYTES_PER_SECOND
 BYTES_REFILL: Final = 10 * BYTES_PER_SECOND
