@@ -234,6 +234,25 @@ def proxies(session: nox.Session) -> None:
 
 
 @nox.session
+def sweep(session: nox.Session) -> None:
+    """Every cancel point of the recorded calls, 18,000 of them, in two minutes; the tests try a part."""
+    install(session, "tests", extras="[trio]")
+    session.run(
+        *(
+            "python",
+            "-m",
+            "pytest",
+            *PARALLEL,
+            "-k",
+            "interrupted",
+            "tests/test_cassettes_recorded.py",
+            *session.posargs,
+        ),
+        env={"MICDROP_SWEEP_EVERY": "1"},
+    )
+
+
+@nox.session
 def plugins(session: nox.Session) -> None:
     """Our fixtures beside pytest-asyncio, AnyIO's plugin and pytest-trio, all installed."""
     install(session, "plugins", extras="[trio]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import anyio
 import attrs
 import pytest
 from cassette_stories import CASSETTES, QUESTIONS, SPEECH, STORIES, WORDS, Story, hear, speak
+from cassette_sweep import Sweep
 
 from micdrop_agent import Message
 from micdrop_agent.testing import BACKENDS, Cassette, run_virtual, talk
@@ -95,3 +97,15 @@ def test_recorded_speech_is_heard_and_spoken(backend: Backend) -> None:
     heard, said = run_virtual(backend, scenario)
     assert heard == [QUESTIONS[0]]
     assert len(said) == 1366
+
+
+EVERY = int(os.environ.get("MICDROP_SWEEP_EVERY", "17"))
+"""Each how many-th point is tried: a part of each call here, all of them (18,000) with ``nox -s sweep``."""
+
+
+@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+@each_story
+def test_every_invariant_holds_wherever_and_however_a_recorded_call_is_interrupted(story: Story, number: int) -> None:
+    points = sum(Sweep(story, number, backend).run(every=EVERY, first=number) for backend in BACKENDS)
+
+    assert points * EVERY > 800

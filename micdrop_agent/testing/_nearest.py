@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from micdrop_agent.providers.json_text import as_dict, as_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from micdrop_agent.testing._tape import Recording, RequestSeen
@@ -59,7 +59,7 @@ def _same_place(one: RequestSeen, other: RequestSeen) -> bool:
 
 def _distance(one: RequestSeen, other: RequestSeen) -> tuple[int, int]:
     """How far two requests are from each other: first what was said last, then all the rest."""
-    ours, theirs = list(_leaves(one.json)), list(_leaves(other.json))
+    ours, theirs = one.leaves, other.leaves
     shared = set(ours) & set(theirs)
     return int(ours[-1:] != theirs[-1:]) + int(_last(one) != _last(other)), len(ours) + len(theirs) - 2 * len(shared)
 
@@ -69,16 +69,6 @@ def _last(request: RequestSeen) -> Any:
     body = as_dict(request.json)
     messages: Any = body.get("messages", body.get("input", body.get("contents")))
     return as_list(messages)[-1] if as_list(messages) else messages
-
-
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The strings and numbers of a JSON value, each with the names above it."""
-    for name, inner in as_dict(value).items():
-        yield from _leaves(inner, f"{place}.{name}")
-    for inner in as_list(value):
-        yield from _leaves(inner, place)
-    if not isinstance(value, dict | list):
-        yield place, str(value)
 
 
 def explain(path: str, recordings: Sequence[Recording], request: RequestSeen, played: AbstractSet[int]) -> str:

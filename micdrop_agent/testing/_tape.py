@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
+from micdrop_agent.providers.json_text import as_dict, as_list
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
     "FORMAT",
@@ -85,6 +87,11 @@ class RequestSeen:
             return None
 
     @cached_property
+    def leaves(self) -> list[tuple[str, str]]:
+        """The strings and numbers of the body, each with the names above it."""
+        return list(_leaves(self.json))
+
+    @cached_property
     def canonical(self) -> str:
         """The body in a form in which the order of keys and white space do not count, nor the boundary of a form."""
         boundary = _BOUNDARY.search(self.headers.get("content-type", ""))
@@ -94,6 +101,16 @@ class RequestSeen:
             return json.dumps(json.loads(self.body), sort_keys=True, separators=(",", ":"))
         except ValueError:
             return self.body.decode("utf-8", "backslashreplace")
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """The strings and numbers of a JSON value, each with the names above it."""
+    for name, inner in as_dict(value).items():
+        yield from _leaves(inner, f"{place}.{name}")
+    for inner in as_list(value):
+        yield from _leaves(inner, place)
+    if not isinstance(value, dict | list):
+        yield place, str(value)
 
 
 @attrs.define(eq=False)
