@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
 
 import anyio
 import pytest
@@ -358,19 +361,27 @@ KEYS = st.text(st.sampled_from("abcXYZ0189-_.~+/=\"\\{}:;,!$&'()*@"), min_size=1
     lambda key: key == key.strip() and not key.startswith("=") and len(set(key)) > 3
 )
 PLACES = ("header", "bearer", "body", "url", "error", "chunk", "split chunk", "cookie", "response header")
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "plain": lambda key: key,
+    "for a URL": lambda key: quote(key, safe=""),
+    "for a form": quote_plus,
+    "base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "base64 of more": lambda key: base64.urlsafe_b64encode(f"me:{key}, and more".encode()).decode(),
+    "hexadecimal": lambda key: key.encode().hex(),
+}
 
 
-def _server(place: str, key: str) -> Callable[[ReceivedRequest], Reply]:
+def _server(place: str, written: str) -> Callable[[ReceivedRequest], Reply]:
     async def reply(exchange: Exchange) -> None:
-        headers = {"set-cookie": f"session={key}; Path=/"} if place == "cookie" else {}
+        headers = {"set-cookie": f"session={written}; Path=/"} if place == "cookie" else {}
         if place == "response header":
-            headers = {"x-echo": f"you sent {key}"}
+            headers = {"x-echo": f"you sent {written}"}
         if place == "error":
             await exchange.head(401, headers)
-            await exchange.send(json.dumps({"error": {"message": f"wrong key: {key}"}}).encode())
+            await exchange.send(json.dumps({"error": {"message": f"wrong key: {written}"}}).encode())
         else:
-            data = b"data: " + json.dumps({"text": f"your key is {key}"}).encode() + b"\n\n"
-            middle = data.find(b"key is ") + 7 + len(key) // 2
+            data = b"data: " + json.dumps({"text": f"your key is {written}"}).encode() + b"\n\n"
+            middle = data.find(b"key is ") + 7 + len(written) // 2
             await exchange.head(200, headers)
             for piece in (data[:middle], data[middle:]) if place == "split chunk" else (data,):
                 await exchange.send(piece)
@@ -381,23 +392,27 @@ def _server(place: str, key: str) -> Callable[[ReceivedRequest], Reply]:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(key=KEYS, places=st.sets(st.sampled_from(PLACES), min_size=1), backend=st.sampled_from(BACKENDS))
+@given(
+    key=KEYS,
+    places=st.sets(st.sampled_from(PLACES), min_size=1),
+    form=st.sampled_from(sorted(WRITTEN)),
+    backend=st.sampled_from(BACKENDS),
+)
 def test_a_key_that_is_in_use_never_reaches_the_file(
-    tmp_path: Path, key: str, places: set[str], backend: Backend
+    tmp_path: Path, key: str, places: set[str], form: str, backend: Backend
 ) -> None:
-    from urllib.parse import quote
-
+    written = WRITTEN[form](key)
     path = tmp_path / "a.jsonl"
     path.unlink(missing_ok=True)
 
     async def scenario() -> None:
         for place in sorted(places):
-            async with ScriptedProvider(_server(place, key)) as provider:
+            async with ScriptedProvider(_server(place, written)) as provider:
                 cassette = Cassette(path, "record", upstream=provider.connect)
                 stream = await cassette.connect("one.test", 80, False)
                 head = f"authorization: Bearer {key}" if place != "header" else f"x-api-key: {key}"
                 target = f"/x?api_key={quote(key, safe='')}" if place == "url" else "/x"
-                body = json.dumps({"key": key if place == "body" else "none"}).encode()
+                body = json.dumps({"key": written if place == "body" else "none"}).encode()
                 await stream.send(
                     f"POST {target} HTTP/1.1\r\n{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
                 )
@@ -408,7 +423,8 @@ def test_a_key_that_is_in_use_never_reaches_the_file(
 
     run_virtual(backend, scenario)
     text = path.read_text()
-    forms = {key, json.dumps(key)[1:-1], json.dumps(json.dumps(key)[1:-1])[1:-1], quote(key, safe="")}
+    core = written if form != "base64 of more" else base64.urlsafe_b64encode(key.encode()).decode()[2:-4]
+    forms = {core, key, json.dumps(key)[1:-1], json.dumps(json.dumps(key)[1:-1])[1:-1], quote(key, safe="")}
     assert not [form for form in forms if form in text]
     assert "[removed]" in text
     assert json.dumps(key)[1:-1] not in "".join(json.loads(line).get("text", "") for line in text.splitlines())

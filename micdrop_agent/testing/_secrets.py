@@ -2,8 +2,8 @@
 
     Redactor ── clean(request, headers, pieces) ──▶ text to write ── leaks(text) ──▶ nothing, or a refusal
 
-A secret is found as it is, escaped as JSON writes it, and escaped as a URL writes it; in a body also where it
-begins in one piece and ends in another. Nothing in here does I/O.
+A secret is found as it is, escaped as JSON writes it, escaped as a URL writes it, in hexadecimal, and within base64; in
+a body also where it begins in one piece and ends in another. Nothing in here does I/O.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class Redactor:
             escaped = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
             texts |= escaped | {re.sub(r"%..", lambda match: match[0].lower(), text) for text in escaped}
             found |= {text.encode() for text in texts}
+            found |= set(_packed_forms(secret.encode()))
         return sorted(found, key=len, reverse=True)
 
     # -- removing
@@ -181,6 +182,19 @@ class Redactor:
             if self._spans(recording.request.body):
                 return f"request {number}"
         return None
+
+
+def _packed_forms(secret: bytes) -> Iterator[bytes]:
+    """``secret`` in hexadecimal, and within base64: what is written of it does not depend on what stands around it."""
+    yield secret.hex().encode()
+    yield secret.hex().upper().encode()
+    for before in range(3):
+        packed = base64.b64encode(bytes(before) + secret)
+        # A character of base64 is six bits: those at the edges hold bits of the neighbours too.
+        core = packed[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6]
+        if len(core) >= SHORTEST:
+            yield core
+            yield core.replace(b"+", b"-").replace(b"/", b"_")
 
 
 def is_private(name: str) -> bool:
