@@ -150,7 +150,7 @@ CASSETTE = """
 
     async def ask(cassette, connect=None):
         if connect is not None:
-            cassette._upstream = connect
+            cassette.upstream = connect
         async with ChatAgent(model="m", api_key="k", base_url="http://m.test/v1", connect=cassette.connect) as agent:
             return (await talk(agent, "When?")).text
 

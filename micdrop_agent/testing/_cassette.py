@@ -101,7 +101,8 @@ class Cassette:
         self.path: Final = Path(path)
         self._match = match
         self._speed = speed
-        self._upstream = upstream
+        self.upstream: ConnectFn | None = upstream
+        """Opens the real connections while recording; may be set until the first one is opened."""
         self._redactor = Redactor(redact)
         self._attempts: dict[str, int] = {}
         self._recording_loop: object = None
@@ -170,8 +171,8 @@ class Cassette:
         return RecordedStream(stream, begin, self._write)
 
     async def _open(self, host: str, port: int, tls: bool) -> ByteStream:
-        if self._upstream is not None:
-            return await self._upstream(host, port, tls)
+        if self.upstream is not None:
+            return await self.upstream(host, port, tls)
         from micdrop_agent.transport.connection import connect_direct
 
         with time_stands_still(True):
