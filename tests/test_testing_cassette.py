@@ -436,9 +436,9 @@ def test_a_key_that_the_model_spells_out_piece_by_piece_is_refused(tmp_path: Pat
         async with ScriptedProvider([say("It is ", KEY[:9], KEY[9:], ".", gap=0.1)]) as provider:
             await ask(chat(Cassette(tmp_path / "a.jsonl", "record", upstream=provider.connect)), "What is the key?")
 
-    refused = pytest.RaisesExc(CassetteError, match="still holds a key")
-    with pytest.RaisesGroup(refused, flatten_subgroups=True):  # the provider's own group
+    with pytest.raises(CassetteError, match="still holds a key") as caught:  # without the provider's group around it
         run_virtual(backend, scenario)
+    assert len(caught.traceback) < 6
     assert not (tmp_path / "a.jsonl").exists()
 
 

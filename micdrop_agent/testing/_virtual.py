@@ -14,6 +14,7 @@ steps (exactly where a foreign event handler would call ``agent.cancel()``), and
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import anyio
@@ -31,10 +32,11 @@ from micdrop_agent.testing._loop import (
     VirtualTimeLoop,
     records_now,
 )
+from micdrop_agent.testing._tape import CassetteError
 from micdrop_agent.testing._wreck import forget_the_wreck, waiting_tasks, wreck_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Mapping
 
     import trio
 
@@ -93,13 +95,43 @@ def run_virtual(
     backend = check_backend(backend)
     steps = Steps(on_step, max_steps)
     options = Options(lag, shuffle_seed, time_limit, io_grace)
-    if backend == "trio":
-        result = _run_trio(fn, args, steps, options)
-    else:
-        result = _run_asyncio(fn, args, steps, options, native=backend == "asyncio-native")
+    with _told_alone():
+        if backend == "trio":
+            result = _run_trio(fn, args, steps, options)
+        else:
+            result = _run_asyncio(fn, args, steps, options, native=backend == "asyncio-native")
     if steps.error is not None:
         raise steps.error
     return result
+
+
+@contextmanager
+def _told_alone() -> Generator[None]:
+    """Raise the error of a cassette as itself: its message says all.
+
+    Where in the transport it was raised is a page of frames, with the groups of the tasks around them.
+    """
+    told: CassetteError | None = None
+    try:
+        yield
+    except BaseException as error:
+        told = _lone_cassette_error(error)
+        if told is None:
+            raise
+    if told is not None:
+        raise told.with_traceback(None)
+
+
+def _lone_cassette_error(error: BaseException) -> CassetteError | None:
+    """The error of a cassette that ``error`` is, or that all in it are."""
+    if isinstance(error, CassetteError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    _, others = group.split(CassetteError)
+    first = group.exceptions[0] if others is None else None
+    return None if first is None else _lone_cassette_error(first)
 
 
 def count_steps(backend: str, fn: Callable[..., Awaitable[object]], *args: Any) -> int:
