@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+import anyio
 import attrs
 import pydantic
 import pytest
 from step_support import STOP, said, with_model
 from step_support import Model as ModelOf
 
-from micdrop_agent import ExtractJson, Message, ProviderError, Timeouts
+from micdrop_agent import AllAgentsFailedError, ExtractJson, FallbackAgent, Message, ProviderError, Timeouts
 from micdrop_agent.testing import BACKENDS, ScriptedAgent, run_virtual
 
 if TYPE_CHECKING:
@@ -115,7 +116,64 @@ def test_a_typed_question_that_gets_no_answer_is_a_failure_of_the_provider(
 ) -> None:
     async def check(agent: ModelOf) -> None:
         with pytest.raises(ProviderError) as caught:
-            await agent.ask(Mood, "I love it!")
+            await agent.ask(Mood, "I love it!", retries=0)
         assert caught.value.kind == kind
 
     with_model(backend, [script], check, timeouts=Timeouts(total=3))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_model_is_told_what_does_not_fit_and_asked_again(backend: Backend, retries: int) -> None:
+    async def check(agent: ModelOf) -> None:
+        if retries < 2:
+            with pytest.raises(ProviderError, match="did not answer with a Mood"):
+                await agent.ask(Mood, "I love it!", retries=retries)
+        else:
+            assert await agent.ask(Mood, "I love it!", retries=retries) == Mood("happy", 9)
+        assert len(agent.served.requests) == retries + 1
+        assert said(agent) == [("user", "hi")]
+        items = agent.served.requests[-1][1]
+        assert [item.role for item in items] == ["system", "user", *["assistant", "user"] * retries]
+        if retries:
+            assert "no JSON object" in items[3].content
+
+    right = '{"mood": "happy", "score": 9}'
+    with_model(backend, [[["Hm.", STOP]], [['{"mood": "sad"}', STOP]], [[right, STOP]]], check)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fallback_asks_its_children_until_one_answers_with_what_fits(backend: Backend) -> None:
+    async def main() -> None:
+        down = ModelOf([ProviderError("down", kind="auth")])
+        wrong = ModelOf([["Hm.", *STOP]], [["Hm.", *STOP]])
+        right = ModelOf([['{"mood": "happy", "score": 9}', *STOP]])
+        children = [lambda: ScriptedAgent(["Hello."]), lambda: down, lambda: wrong, lambda: right]
+        async with FallbackAgent(children, names=["mute", "down", "wrong", "right"]) as agent:
+            assert await agent.ask(Mood, "I love it!") == Mood("happy", 9)
+            assert agent.health.state("down") == "open"
+            assert agent.health.snapshot()["wrong"].failures == 1
+            assert len(wrong.served.requests) == 2
+            answer = agent.answer()
+            assert (await answer.wait()).text == "Hello."  # asking has changed nobody's turn
+        async with FallbackAgent([lambda: ScriptedAgent(["Hello."])]) as agent:
+            with pytest.raises(TypeError, match="asks a model"):
+                await agent.ask(Mood, "I love it!")
+        async with FallbackAgent([lambda: ModelOf(["hang"])]) as agent:
+            with anyio.move_on_after(1):
+                await agent.ask(Mood, "I love it!")
+            assert next(iter(agent.health.snapshot().values())).failures == 0  # a caller that leaves is no failure
+
+    run_virtual(backend, main)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fallback_whose_children_all_fail_to_answer_says_who_and_why(backend: Backend) -> None:
+    async def main() -> None:
+        children = [lambda: ModelOf([["Hm.", *STOP]]), lambda: ModelOf([ProviderError("down", kind="server")])]
+        async with FallbackAgent(children, names=["a", "b"]) as agent:
+            with pytest.raises(AllAgentsFailedError) as caught:
+                await agent.ask(Mood, "I love it!", retries=0)
+            assert [attempt.agent for attempt in caught.value.attempts] == ["a", "b"]
+
+    run_virtual(backend, main)

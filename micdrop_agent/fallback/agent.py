@@ -12,7 +12,7 @@ Source: Micdrop page "FallbackAgent".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from micdrop_agent._core.agent import Agent
 from micdrop_agent._core.options import read_options
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from micdrop_agent.fallback.options import FallbackKeywords
 
 __all__ = ["FallbackAgent"]
+
+V = TypeVar("V")
 
 
 @defer_interrupts
@@ -86,6 +88,19 @@ class FallbackAgent(Agent):
         child = self._core.active_child
         if child is not None:
             await child.agent.prewarm()
+
+    async def ask(self, cls: type[V], text: str, *, retries: int = 1) -> V:
+        """One typed answer without speech, from the first child that gives one; see ``ModelAgent.ask``.
+
+        Raises:
+            AllAgentsFailedError: No child gave an answer that fits.
+            TypeError: ``cls`` is not a class that can be read from JSON, or no child asks a model.
+        """
+        from micdrop_agent.fallback.ask import ask
+
+        self._core.check_thread("ask()")
+        answer: V = await ask(self._core, cls, text, retries)
+        return answer
 
     async def generate_answer(self, turn: Turn) -> None:
         """Ask the children, each at most once, until one has answered.

@@ -184,15 +184,16 @@ class ModelAgent(Agent):
         except ProviderError as error:
             self._core.log.debug("no spare connection: %s", error)
 
-    async def ask(self, cls: type[V], text: str) -> V:
+    async def ask(self, cls: type[V], text: str, *, retries: int = 1) -> V:
         """One typed answer without speech: what the model makes of ``text``, as an instance of ``cls``.
 
         A request of its own, beside the conversation, which it neither reads nor changes; the live
-        answer goes on. It is sent once.
+        answer goes on.
 
         Args:
             cls: An attrs class, a dataclass, a TypedDict or a pydantic model.
             text: What the model reads, beside the schema of ``cls``.
+            retries: So often it is told what does not fit, and asked again.
 
         Raises:
             ProviderError: The provider failed, or nothing that it sent fits (kind ``empty``).
@@ -201,7 +202,7 @@ class ModelAgent(Agent):
         from micdrop_agent.model.ask import ask
 
         self._core.check_thread("ask()")
-        answer: V = await ask(self._core.provider, self._core.options.timeouts, cls, text)
+        answer: V = await ask(self._core.provider, self._core.options.timeouts, cls, text, retries)
         return answer
 
     async def generate_answer(self, turn: Turn) -> None:

@@ -15,8 +15,10 @@ from micdrop_agent.messages import Message
 from micdrop_agent.model.protocol import Request
 
 if TYPE_CHECKING:
+    from micdrop_agent.messages import Item
     from micdrop_agent.model.protocol import Provider
     from micdrop_agent.options import Timeouts
+    from micdrop_agent.tools import TypedValue
 
 __all__ = ["ask"]
 
@@ -26,32 +28,47 @@ CLOSE_TIMEOUT: Final = 0.5
 _PROMPT: Final = "Answer with one JSON object and nothing else: no words before or after it, no code fence. It has to fit this JSON Schema:\n{}"
 
 
-async def ask(provider: Provider, timeouts: Timeouts, cls: type, text: str) -> Any:
+_AGAIN: Final = "That is not it: {}. Answer again, with the JSON object and nothing else."
+
+
+async def ask(provider: Provider, timeouts: Timeouts, cls: type, text: str, retries: int) -> Any:
     """What the model makes of ``text``, as an instance of ``cls``.
 
     Raises:
-        ProviderError: The provider failed, or the response holds no value that fits (kind ``empty``).
+        ProviderError: The provider failed, or no response holds a value that fits (kind ``empty``).
         TypeError: ``cls`` is not a class that can be read from JSON.
     """
-    from micdrop_agent.options import ExtractJson
-    from micdrop_agent.text import ThinkFilter, extract_text
     from micdrop_agent.tools import TypedValue
 
     wanted = TypedValue(cls)
     schema = json.dumps(wanted.schema, ensure_ascii=False, default=str)
-    request = Request(items=[Message("system", _PROMPT.format(schema)), Message("user", text)])
-    said = await _response(provider, timeouts.total, request)
+    items: list[Item] = [Message("system", _PROMPT.format(schema)), Message("user", text)]
+    while True:
+        said = await _response(provider, timeouts.total, Request(items=items))
+        value, problem = _read(wanted, said)
+        if problem is None:
+            return value
+        if retries <= 0:
+            raise ProviderError(
+                f"{provider.name} did not answer with a {cls.__name__}: {problem}", kind="empty", provider=provider.name
+            )
+        retries -= 1
+        items += [Message("assistant", said), Message("user", _AGAIN.format(problem))]
+
+
+def _read(wanted: TypedValue, said: str) -> tuple[Any, str | None]:
+    """The value in ``said``, and what is wrong with it."""
+    from micdrop_agent.options import ExtractJson
+    from micdrop_agent.text import ThinkFilter, extract_text
+
     think = ThinkFilter()
     _, found, value = extract_text(think.feed(said) + think.finish(), ExtractJson())
+    if not found:
+        return None, "no JSON object"
     try:
-        if found:
-            return wanted.read(value)
-        problem = "no JSON object"
+        return wanted.read(value), None
     except ToolInputError as error:
-        problem = str(error)
-    raise ProviderError(
-        f"{provider.name} did not answer with a {cls.__name__}: {problem}", kind="empty", provider=provider.name
-    )
+        return None, str(error)
 
 
 async def _response(provider: Provider, seconds: float | None, request: Request) -> str:

@@ -41,6 +41,8 @@ FIRST: Final = {
     "_core/detach.py": "test_toolrun_detach.py",
     "_core/quiet.py": "test_toolrun_detach.py test_summary.py",
     "model/summary.py": "test_summary.py",
+    "model/ask.py": "test_extract_typed.py",
+    "fallback/ask.py": "test_extract_typed.py",
     "model/step.py": "test_step*.py test_provider_tool_choice.py test_provider_written_calls.py test_provider_replay.py",
     "providers/requests/body.py": "test_provider_tool_choice.py",
     "providers/attachments.py": "test_provider_replay.py test_provider_echo.py",
