@@ -73,6 +73,8 @@ class AnswerTrace:
     cut_at: int | None = None
     """Length of the text that the caller heard, where the host said so."""
     stored: list[Item] = attrs.field(factory=_none_yet)
+    one_of_several: bool = False
+    """It was resumed, or goes on with one that was cut: their text is one message."""
     taken_apart: bool = False
     """A pause gave back a part of what was received: its chunks are others from then on."""
     taken_back: int = 0
@@ -175,6 +177,7 @@ class Probe:
                 agent.on(kind, self._on_event)
             core.hub.emit = self._emit(core.hub.emit)
         patched.answer = self._answer(agent.answer)
+        patched.resume = self._answer(agent.resume, resuming=True)
         if self._end_within < math.inf:
             patched.generate_answer = self._generate(agent, agent.generate_answer)
         patched.cancel = self._cancel(agent.cancel)
@@ -211,8 +214,9 @@ class Probe:
             )
         return value
 
-    def _answer(self, start: Callable[[], Answer]) -> Callable[[], Answer]:
+    def _answer(self, start: Callable[[], Answer], *, resuming: bool = False) -> Callable[[], Answer]:
         def answer() -> Answer:
+            cut = self.current
             trace = AnswerTrace(len(self.trace.answers))
             # The answer's task inherits this context, and with it everything that it emits is known as its own.
             token = _IN_ANSWER.set(trace)
@@ -220,6 +224,10 @@ class Probe:
                 trace.made = start()
             finally:
                 _IN_ANSWER.reset(token)
+            if resuming and cut is not None:
+                if trace.made is cut.made:
+                    return trace.made  # it was only paused
+                trace.one_of_several = cut.one_of_several = True
             trace.number = len(self.trace.answers)
             self.trace.answers.append(trace)
             self._watch_answer(trace)
