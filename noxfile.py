@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 import shutil
 import signal
@@ -333,14 +334,14 @@ def wheel(session: nox.Session) -> None:
     session.run("twine", "check", "--strict", *map(str, sorted(built.iterdir())))
     (file,) = built.glob("*.whl")
     away = tests_elsewhere(session)
-    posargs, python = session.posargs or quick_tests(), "python"
+    posargs = session.posargs or quick_tests()
     for version in filter(starts, VERSIONS):
         for oldest in (False, True):
             python = clean_environment(session, file, version, oldest=oldest)
             with session.chdir(away):
                 session.run(python, "-c", WHERE, external=True)
                 session.run(python, "-m", "pytest", "-q", *PARALLEL, *posargs, external=True)
-    session.run("cyclonedx-py", "environment", python, "--of", "JSON", "-o", str(built / "sbom.json"))
+    bill_of_materials(session, file)
     session.log(f"the release is in {built}")
 
 
@@ -361,6 +362,27 @@ def build_twice(session: nox.Session) -> Path:
     if first != again:
         session.error("two builds of the same source differ")
     return folders[0]
+
+
+def bill_of_materials(session: nox.Session, file: Path) -> None:
+    """Write down what the wheel brings along, ``sbom.json`` (CycloneDX), and see that it is that and nothing else."""
+    folder = Path(session.create_tmp()).resolve() / "materials"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "venv", "--without-pip", str(folder))
+    python, bill = str(folder / "bin" / "python"), file.parent / "sbom.json"
+    session.run("python", "-m", "pip", "--python", python, "install", "-q", str(file))
+    session.run(
+        "cyclonedx-py", "environment", python, "--of", "JSON", "--output-reproducible", "--validate", "-o", str(bill)
+    )
+    parts = {each["name"]: each for each in json.loads(bill.read_text(encoding="utf-8"))["components"]}
+    wanted = {re.split(r"[><=\[; ]", each)[0] for each in PROJECT["project"]["dependencies"]}
+    if missing := wanted - parts.keys() or {"micdrop-agent"} - parts.keys():
+        session.error(f"the bill of materials lacks {', '.join(sorted(missing))}")
+    if {"pip", "pytest"} & parts.keys() or not all("version" in each for each in parts.values()):
+        session.error(
+            "the bill of materials has more than what is installed with the wheel, or parts without a version"
+        )
+    session.log(f"{bill.name}: " + ", ".join(f"{name} {part['version']}" for name, part in sorted(parts.items())))
 
 
 def clean_environment(session: nox.Session, file: Path, version: str, *, oldest: bool) -> str:
