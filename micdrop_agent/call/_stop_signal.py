@@ -52,8 +52,8 @@ class StopSignal(anyio.AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[StopSignal]:
-        if threading.current_thread() is not threading.main_thread():
-            log.info("not in the main thread: SIGTERM does not start the drain here")
+        if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+            log.info("on Windows, or not in the main thread: SIGTERM does not start the drain here")
             yield self
             return
         loop: Any = running_loop()

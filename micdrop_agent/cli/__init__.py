@@ -106,18 +106,17 @@ def _ended_by_ctrl_c(command: Callable[..., Awaitable[int]]) -> Callable[..., Aw
     """
 
     async def run(options: Arguments) -> int:
-        import signal
-
         import anyio
 
         from micdrop_agent._core.groups import lone_error_unwrapped
+        from micdrop_agent.cli._interrupts import interrupts
 
         async def watch() -> None:
             async for _ in signals:
                 tasks.cancel_scope.cancel()
 
         code: int | None = None
-        with anyio.open_signal_receiver(signal.SIGINT) as signals, lone_error_unwrapped():
+        with interrupts() as signals, lone_error_unwrapped():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
                 code = await command(options)

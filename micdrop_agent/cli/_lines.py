@@ -1,4 +1,4 @@
-"""Lines of standard input as they come, without a thread.
+"""Lines of standard input as they come, without a thread (but on Windows).
 
 A thread that sits in ``input()`` cannot be cancelled, and one that is left behind holds the
 lock of ``sys.stdin``, on which the interpreter aborts when it ends. Waiting for the file
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Final
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 __all__ = ["Lines"]
 
@@ -37,8 +39,7 @@ class Lines:
     async def next(self) -> str | None:
         """The next line without its end; ``None`` after the last one."""
         while b"\n" not in self._buffer and not self._at_end:
-            await self._wait()
-            read = os.read(self._descriptor, CHUNK_BYTES)
+            read = await self._read()
             self._at_end = not read
             self._buffer += read
         if not self._buffer:
@@ -46,6 +47,13 @@ class Lines:
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
         return _KEYS.sub("", line.decode(errors="replace").rstrip("\r"))
+
+    async def _read(self) -> bytes:
+        if sys.platform == "win32":
+            # Only sockets can be waited for there. The thread holds no lock, so it may be left behind.
+            return await anyio.to_thread.run_sync(os.read, self._descriptor, CHUNK_BYTES, abandon_on_cancel=True)
+        await self._wait()
+        return os.read(self._descriptor, CHUNK_BYTES)
 
     async def _wait(self) -> None:
         try:

@@ -8,7 +8,6 @@ Editor or Lines ──▶ turns ──▶ agent.answer() ──▶ Screen
 
 from __future__ import annotations
 
-import signal
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ import anyio.to_thread
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent.cli._agents import make_chain
 from micdrop_agent.cli._editor import Editor, can_edit
+from micdrop_agent.cli._interrupts import interrupts
 from micdrop_agent.cli._lines import Lines
 from micdrop_agent.cli._options import SYSTEM_PROMPT
 from micdrop_agent.cli._progress import show_progress
@@ -28,6 +28,7 @@ from micdrop_agent.errors import MicdropError
 from micdrop_agent.events import AgentSwitched
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import AsyncIterable, Sequence
     from pathlib import Path
 
@@ -125,7 +126,7 @@ class Session:
     async def run(self) -> int:
         """Open the agent, take the turns, and print the JSON at the end, also after a failure."""
         try:
-            with anyio.open_signal_receiver(signal.SIGINT) as signals, lone_error_unwrapped():
+            with interrupts() as signals, lone_error_unwrapped():
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._watch, signals)
                     with self._scope:

@@ -65,7 +65,7 @@ def _from_system() -> ssl.SSLContext:
             raise ProviderError(
                 f"the certificates that {named} names cannot be loaded: {error}", kind="connection", retryable=False
             ) from error
-    if sys.platform in {"darwin", "win32"}:  # pragma: no cover
+    if sys.platform in {"darwin", "win32"}:
         try:
             # OpenSSL cannot read the stores of these systems; httpx2 brings what can.
             import truststore
