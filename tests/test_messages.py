@@ -13,6 +13,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from micdrop_agent import Answer, ChatAgent, EchoAgent, FallbackAgent, OpenaiAgent, ProviderError, Tool
+from micdrop_agent.cli._spec import AgentSpec
 from micdrop_agent.testing import BACKENDS, ScriptedProvider, fault, run_virtual
 from micdrop_agent.transport import choose
 
@@ -153,3 +154,29 @@ def test_a_conversation_is_no_list_and_says_who_changes_it(method: str) -> None:
     assert [item.role for item in conversation] == ["system"]
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = conversation.nothing
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("gpt-4o", "openai:gpt-4o"),
+        ("o3-mini", "openai:o3-mini"),
+        ("claude-haiku-5-5", "anthropic:claude-haiku-5-5"),
+        ("claude:haiku", "anthropic:haiku"),
+        ("gemini-3-flash", "gemini:gemini-3-flash"),
+        ("google", "gemini:MODEL"),
+        ("mistral-large-latest", "mistral:mistral-large-latest"),
+        ("ollama:llama3", "chat:llama3@http://localhost:11434/v1"),
+        ("lmstudio", "chat:MODEL@http://localhost:1234/v1"),
+        ("opnai:gpt-4o", "openai:gpt-4o"),
+        ("opnai", "openai"),
+    ],
+)
+def test_a_model_or_a_server_in_place_of_an_agent_says_how_it_is_written(written: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"did you mean {meant} ?")):
+        AgentSpec.parse(written)
+
+
+def test_what_nobody_can_guess_is_answered_with_what_there_is() -> None:
+    with pytest.raises(ValueError, match="'zzz' is not an agent; there are local, openai"):
+        AgentSpec.parse("zzz")

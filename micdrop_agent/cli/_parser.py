@@ -111,7 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
     usage = f"{PROGRAM} chat [--agent AGENT] [--fallback AGENT ...] [options]"  # all of them would fill the screen
     _chat(_command(commands, "chat", "talk to an agent", _CHAT, says, usage))
     demo = _command(commands, "demo", "see the library at work, with no key", "")
-    demos = demo.add_subparsers(dest="demo", metavar="DEMO", required=True)
+    demos = demo.add_subparsers(dest="demo", metavar="failover", required=True)  # there is one
     listed = "\n".join(f"  {name:<11} {fault.words}" for name, fault in FAULTS.items())
     _failover(_command(demos, "failover", "one agent fails, the next goes on", _DEMO.format(faults=listed)))
     _show(_command(commands, "show", "show the calls of a store", _SHOW))

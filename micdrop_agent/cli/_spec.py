@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -71,7 +72,11 @@ class AgentSpec:
         """
         found = _SPEC.fullmatch(text)
         if found is None or found["kind"] not in AGENTS:
-            raise ValueError(f"{text!r} is not an agent; there are {', '.join(AGENTS)}, and for example chat:MODEL@URL")
+            meant = _meant(text)
+            near = f"; did you mean {meant} ?" if meant else ""
+            raise ValueError(
+                f"{text!r} is not an agent{near}; there are {', '.join(AGENTS)}, and for example chat:MODEL@URL"
+            )
         if found["colon"] == ":":
             raise ValueError(f"{text!r} names no model behind the colon")
         return cls(found["kind"], found["model"], found["url"], found["key"])
@@ -103,3 +108,36 @@ class AgentSpec:
         if not kind.takes_model and self.model is not None:
             return f"the agent {kind.name} has no model"
         return None
+
+
+_MAKERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "openai": ("gpt", "chatgpt", "o1", "o3", "o4"),
+        "anthropic": ("claude",),
+        "gemini": ("google", "gemini"),
+        "mistral": ("mistral", "ministral", "magistral", "codestral"),
+    }
+)
+"""How names of models begin, by who serves them."""
+
+_PORTS: Final[Mapping[str, int]] = MappingProxyType(
+    {"ollama": 11434, "lmstudio": 1234, "lm-studio": 1234, "vllm": 8000, "llamacpp": 8080, "llama.cpp": 8080}
+)
+"""Where servers on this machine listen unless they were told otherwise."""
+
+
+def _meant(text: str) -> str | None:
+    """What somebody may have meant who wrote the name of a model, or of a server, in the place of a kind."""
+    from difflib import get_close_matches
+
+    found = _SPEC.fullmatch(text)
+    kind, model = (text, None) if found is None else (found["kind"], found["model"])
+    if kind in _PORTS:
+        return f"chat:{model or 'MODEL'}@http://localhost:{_PORTS[kind]}/v1"
+    for agent, beginnings in _MAKERS.items():
+        if kind in beginnings:
+            return f"{agent}:{model or 'MODEL'}"
+        if kind.startswith(beginnings) and "-" in kind:
+            return f"{agent}:{kind}"
+    near = get_close_matches(kind, AGENTS, 1)
+    return None if not near else near[0] if model is None else f"{near[0]}:{model}"
