@@ -114,7 +114,7 @@ def _told_alone() -> Generator[None]:
     told: CassetteError | None = None
     try:
         yield
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103 - around the whole run: no scope is outside, and all else goes on
         told = _lone_cassette_error(error)
         if told is None:
             raise
