@@ -42,13 +42,13 @@ defaults
     timeout tunnel 4h           # a WebSocket, for as long as a call lasts
     option redispatch           # a worker that is gone is left out at once, not after the next check
     retries 3
-    retry-on conn-failure empty-response
+    retry-on conn-failure empty-response 503
 frontend calls
     bind 127.0.0.1:{port}
     default_backend workers
 backend workers
     balance leastconn
-    option httpchk GET /live
+    option httpchk GET /fleet/ready
     default-server inter 500ms fall 1 rise 1
 {servers}
 """
@@ -86,12 +86,12 @@ class Fleet:
                 self.start_redis()
             self.workers = [self._start_worker(port) for port in self.ports]
             for port in self.ports:
-                wait_for(f"http://127.0.0.1:{port}/live")
+                wait_for(f"http://127.0.0.1:{port}/fleet/live")
             servers = "\n".join(f"    server worker{n} 127.0.0.1:{p} check" for n, p in enumerate(self.ports))
             config = self.folder / "haproxy.cfg"
             config.write_text(HAPROXY.format(port=self.port, servers=servers))
             self.haproxy = self._start("haproxy", [program("haproxy"), "-q", "-f", str(config)])
-            wait_for(f"http://127.0.0.1:{self.port}/live")
+            wait_for(f"http://127.0.0.1:{self.port}/fleet/live")
         except BaseException:
             self.stop()
             raise
@@ -128,15 +128,16 @@ class Fleet:
             return connection.recv(100_000).decode()
 
     def stop(self) -> None:
-        """End everything: SIGTERM first, for the workers' calls."""
+        """End everything: the workers first, whose calls reach the end of a turn and are stored."""
         self._over.set()
-        processes = [*self.workers, *filter(None, [self.haproxy, self.redis])]
-        for process in processes:
+        for worker in self.workers:
+            worker.send_signal(signal.SIGCONT)
+            worker.terminate()
+        for process in [*self.workers, *filter(None, [self.haproxy, self.redis])]:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-        for process in processes:
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -148,7 +149,7 @@ class Fleet:
     def _start_worker(self, port: int) -> subprocess.Popen[bytes]:
         name = f"worker{self.ports.index(port)}"
         command = [sys.executable, "-m", "uvicorn", "worker:app", "--log-level", "warning", "--port", str(port)]
-        return self._start(name, [*command, "--timeout-graceful-shutdown", "5", "--ws", "websockets-sansio"])
+        return self._start(name, [*command, "--timeout-graceful-shutdown", "30", "--ws", "websockets-sansio"])
 
     def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING
 
 from stand_ins import Clerk, Ears, Mouth
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import Mount, WebSocketRoute
 
 from micdrop_agent import Message
-from micdrop_agent.call import Call, starlette_link
+from micdrop_agent.call import Call, Drain, starlette_link
 from micdrop_agent.store import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from starlette.requests import Request
     from starlette.websockets import WebSocket
 
     from micdrop_agent import Agent
@@ -38,34 +36,35 @@ REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
 LEASE = float(os.environ.get("FLEET_LEASE", "10"))
 """Seconds after which a worker that stands still has lost its calls."""
 
+GRACE = float(os.environ.get("FLEET_GRACE", "25"))
+"""Seconds that calls have to reach the end of a turn when the worker is stopped."""
+CAPACITY = int(os.environ.get("FLEET_CAPACITY", "100"))
+"""Calls of one worker; more are refused, and the balancer tries another one."""
+
 logging.basicConfig(format=f"{os.getpid()} %(levelname)s %(name)s: %(message)s")
 
 
-async def call(websocket: WebSocket) -> None:
+async def talk(websocket: WebSocket) -> None:
     """One connection of a call. The client of a worker that died comes back, with the same id, to another one."""
     store: RedisStore = websocket.app.state.store
     async with starlette_link(websocket) as link, Clerk(system_prompt="You take orders.") as agent:
         # The store has take_over=True: a client that connects again is the proof that the worker before is gone.
         recorder = await agent.attach(store, websocket.path_params["call_id"])
-        await Call(
+        call = Call(
             link,
             agent=agent,
             stt=Ears(),
             tts=Mouth(),
             first_message=None if recorder.resumed else "Hello!",
             generate_first_message=recorder.resumed > 0 and waits_for_an_answer(agent),
-        ).run()
+        )
+        await drain.run(call)
 
 
 def waits_for_an_answer(agent: Agent) -> bool:
     """Whether the worker before died while it owed an answer."""
     last = agent.conversation[-1]
     return not isinstance(last, Message) or last.role == "user"
-
-
-async def live(_request: Request) -> JSONResponse:
-    """For the balancer: this worker takes calls."""
-    return JSONResponse({"pid": os.getpid()})
 
 
 @asynccontextmanager
@@ -76,7 +75,12 @@ async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         yield
 
 
-app = Starlette(
-    routes=[Route("/live", live), WebSocketRoute("/call/{call_id}", call)],
-    lifespan=lifespan,
+# On SIGTERM no new call is taken, each ends with its turn, and its client comes back elsewhere. GET /fleet/ready is for
+# the balancer, /fleet/load and /fleet/metrics say how full the worker is.
+drain = Drain(grace=GRACE, capacity=CAPACITY, token=os.environ.get("MICDROP_DRAIN_TOKEN"))
+app = drain.wrap(
+    Starlette(
+        routes=[WebSocketRoute("/call/{call_id}", talk), Mount("/fleet", drain.endpoint)],
+        lifespan=lifespan,
+    )
 )
