@@ -98,6 +98,8 @@ class LeasedCall:
         self._bodies = bodies
         """What the server has, to give it again to one that lost it."""
         self._stored = number
+        self._waiting: dict[int, list[str]] = {}
+        """The items of changes that the server has not taken yet: they are given again and again."""
         self._awake: float | None = None
         """When ``hold()`` last ran: a process that was paused notices by it."""
         self._closed = False
@@ -115,7 +117,7 @@ class LeasedCall:
         if self._closed:
             raise RuntimeError("this call was closed; open it again to write it")
         self._check_awake()
-        new = [(change, [encoded(item) for item in change.come]) for change in changes]
+        new = [(change, self._encoded(change)) for change in changes]
         if self._mine(await self._server.apply(self._owner, new)) == BEHIND:
             await self._restore()
             self._mine(await self._server.apply(self._owner, new))
@@ -123,6 +125,7 @@ class LeasedCall:
             if change.number > self._stored:
                 self._bodies[change.index : change.index + change.gone] = bodies
                 self._stored = change.number
+            self._waiting.pop(change.number, None)
 
     async def hold(self) -> None:
         """Extend the lease again and again; see ``LeasedCallLog.hold``.
@@ -162,6 +165,12 @@ class LeasedCall:
             await self._server.release(self._owner)
         if limit.cancelled_caught:
             raise StoreError(f"call {self._owner.call_id!r} could not be given back; it is free when the lease ends")
+
+    def _encoded(self, change: Change) -> list[str]:
+        bodies = self._waiting.get(change.number)
+        if bodies is None:
+            bodies = self._waiting[change.number] = [encoded(item) for item in change.come]
+        return bodies
 
     def _check_awake(self) -> None:
         # Invariant 2: the clock goes on while a process is stopped, and nothing of it ran since then.

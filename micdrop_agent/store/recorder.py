@@ -45,6 +45,9 @@ __all__ = ["CallRecorder", "attach"]
 BATCH: Final = 256
 """Changes that are given to the store at once: after a long failure its progress is seen."""
 
+FIRST_BATCH: Final = 8
+"""The same after a failure, until something was stored."""
+
 FIRST_RETRY: Final = 0.3
 LAST_RETRY: Final = 15.0
 """Seconds between two attempts to store the same changes; they double."""
@@ -270,7 +273,8 @@ class CallRecorder:
     async def _drain(self) -> None:
         async with self._lock:
             while self._queue and not self.moved:
-                batch = tuple(islice(self._queue, BATCH))
+                # A store that fails is asked with a little: what is prepared in vain takes time from the call.
+                batch = tuple(islice(self._queue, BATCH if self.error is None else FIRST_BATCH))
                 await self._log.apply(batch)
                 for _ in batch:
                     self._queue.popleft()
