@@ -22,8 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "fleet"))
 
-from client import Caller  # noqa: E402 - from the folder of the example
-from run import Fleet  # noqa: E402 - as above
+from client import Caller
+from run import Fleet
 
 
 def cpu_seconds(pid: int) -> float:
@@ -95,7 +95,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args()
     with Fleet(1) as fleet:
-        print(json.dumps({"benchmark": "fleet_capacity", **asyncio.run(measure(fleet, options.calls, options.seconds))}))
+        print(
+            json.dumps({"benchmark": "fleet_capacity", **asyncio.run(measure(fleet, options.calls, options.seconds))})
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from micdrop_agent import CallMovedError, Message, StoreError, ToolCall, ToolResult, tool
-from micdrop_agent.call import Call, starlette_link
+from micdrop_agent.call import AsItComes, Call, starlette_link
 from micdrop_agent.testing import Call as ToolUse
 from micdrop_agent.testing import ScriptedAgent, ScriptedSTT, memory_link, run_virtual
 
@@ -81,18 +81,20 @@ def spoken(items: Sequence[Item]) -> str:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_at_every_moment_the_store_has_what_was_heard(backend: Backend) -> None:
+@pytest.mark.parametrize("pause", [0.0, 1.0], ids=["written at once", "written slowly"])
+def test_at_every_moment_the_store_has_what_was_heard(backend: Backend, pause: float) -> None:
     store = SharedStore()
     seen: list[tuple[float, str, bool]] = []
 
     async def scenario() -> list[Item]:
         link, client = memory_link()
-        async with ScriptedAgent(["One two three four. ", "Five six."], []) as agent:
+        async with ScriptedAgent(["One two three four. ", pause, "Five six."], []) as agent:
             await agent.attach(store, "a")
-            call = Call(link, agent=agent, stt=ScriptedSTT(["Hello?"]), tts=Words(), first_message="Good day.")
+            parts: Any = {"stt": ScriptedSTT(["Hello?"]), "tts": Words(), "speech": AsItComes}
+            call = Call(link, agent=agent, first_message="Good day.", **parts)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call.run)
-                for tick in range(30):
+                for tick in range(35):
                     if tick == 10:
                         client.speak()
                     await anyio.sleep(0.1)
@@ -104,7 +106,7 @@ def test_at_every_moment_the_store_has_what_was_heard(backend: Backend) -> None:
 
     conversation = run_virtual(backend, scenario)
     texts = [text for _, text, _ in seen]
-    # The answer is written at once, and heard for seconds: each state is one word longer than the one before.
+    # The answer is heard for seconds: each state is one word longer than the one before.
     growing = [text for text in dict.fromkeys(texts) if "One" in text]
     assert [len(text.split()) for text in growing] == list(range(6, 6 + len(growing)))
     assert len(growing) >= 5

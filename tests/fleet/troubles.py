@@ -4,7 +4,8 @@
 
 1. A worker is stopped (SIGSTOP) beyond its lease; the caller comes back to the other one, or nobody does. When it goes on
    (SIGCONT) it writes nothing more and closes its call with 1001.
-2. Redis is restarted without its data, stopped for 5 s, filled to its memory limit. No call ends, every order is taken, and
+2. A worker is terminated (SIGTERM) in the middle of an answer: the answer is heard to its end, and the call goes on elsewhere.
+3. Redis is restarted without its data, stopped for 5 s, filled to its memory limit. No call ends, every order is taken, and
    afterwards the store has the whole call.
 """
 
@@ -100,6 +101,28 @@ def owner_of(fleet: Fleet, name: str) -> subprocess.Popen[bytes]:
     return next(worker for worker in fleet.workers if f"process {worker.pid}," in owner)
 
 
+async def terminated_worker() -> str:
+    """SIGTERM in the middle of an answer, as in a deployment."""
+    with Fleet(2, environment={"FLEET_LEASE": str(LEASE)}) as fleet:
+        caller = Caller(f"ws://127.0.0.1:{fleet.port}/call/moved")
+        running = asyncio.create_task(caller.run())
+        await order(caller, 1)
+        await caller.say("order 2")
+        await until(lambda: any("Let" in line for line in caller.heard[-3:]))
+        owner_of(fleet, "moved").send_signal(signal.SIGTERM)
+        await until(lambda: bool(caller.closes))
+        assert caller.closes == [1001], caller.closes
+        assert caller.heard[-1].strip() == "< 2-11", caller.heard[-3:]
+        before = [turn.user for turn in heard_turns(caller.heard)]
+        await order(caller, 3)
+        async with RedisStore(fleet.redis_url) as store:
+            stored = stored_turns(await store.load("moved"))
+        assert [turn.user for turn in stored] == [*before, "order 3"]
+        await caller.hang_up()
+        await running
+        return "terminated worker: the answer was heard to its end, closed with 1001, went on elsewhere"
+
+
 async def redis_trouble(trouble: str) -> str:
     """Redis is away, or full, while calls go on."""
     with Fleet(2, environment={"FLEET_LEASE": str(LEASE)}) as fleet:
@@ -149,6 +172,7 @@ def meddle(fleet: Fleet, trouble: str) -> None:
 
 async def main() -> None:
     """All of it, one JSON line each."""
+    print(json.dumps(await terminated_worker()), flush=True)
     for taken in (True, False):
         print(json.dumps(await stopped_worker(taken=taken)), flush=True)
     for trouble in ("restarted", "stopped for 5 s", "full"):

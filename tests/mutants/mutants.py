@@ -72,7 +72,7 @@ FIRST: Final = {
 
 STAGES: Final = (
     "test_ledger.py test_toolrun*.py test_heard.py test_step*.py test_events*.py",
-    "test_core_*.py test_fallback_*.py test_hosts_*.py test_text_*.py test_health.py test_invariants_*.py",
+    "test_core_*.py test_fallback_*.py test_hosts_*.py test_text_*.py test_health.py test_invariants_*.py test_call_moves.py",
     "conformance/test_vectors.py conformance/test_cases.py",
 )
 """Tests of the core; then all of them, the quick ones first."""
