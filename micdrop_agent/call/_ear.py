@@ -52,6 +52,7 @@ class Ear:
         self.paused = False
         self.quiet_since = 0.0
         """When the caller was heard last."""
+        self._told_of_many = False
         self._guesses = Guesses(session)
 
     # -- commands of the client
@@ -70,7 +71,9 @@ class Ear:
         self.speaking = listening
         self.listenings.append(listening)
         if len(self.listenings) > MAX_LISTENINGS:
-            self._session.log.warning("too many texts are awaited; the oldest is given up")
+            if not self._told_of_many:
+                self._told_of_many = True  # a flood of commands is no flood in the log
+                self._session.log.warning("too many texts are awaited; the oldest is given up, here and from now on")
             self.listenings.pop(0).stop()
         self._session.start(lambda: self._transcribe(listening), "micdrop hearing")
 
