@@ -310,6 +310,14 @@ def fleet(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """100,000 answers with random barge-ins against hostile servers, on asyncio, uvloop and Trio, in ten minutes."""
+    install(session, "bench", extras="[trio,openai]")
+    posargs = session.posargs or ["--seconds", "600", "--answers", "100000"]
+    session.run("python", "tests/soak/soak.py", "--hostile", *posargs)
+
+
+@nox.session
 def gate(session: nox.Session) -> None:
     """Fails when something has become much slower; ratios only, below a minute."""
     install(session, "bench", extras="[trio,openai]")

@@ -72,7 +72,11 @@ class Server:
 class Soak:
     """One run."""
 
-    def __init__(self, server: Server, seconds: float, seed: int) -> None:
+    callers = CALLERS
+    most = 10**9
+    """Answers after which it ends before its time."""
+
+    def __init__(self, server: Any, seconds: float, seed: int) -> None:
         self.server = server
         self.seconds = seconds
         self.dice = random.Random(seed)
@@ -99,21 +103,29 @@ class Soak:
             }
         tell(sample)
 
+    def complaints(self) -> list[str]:
+        """What is wrong besides leaks."""
+        return []
+
     async def run(self) -> None:
         """Rounds until the time is over."""
-        while time.monotonic() - self.started < self.seconds:
+        while time.monotonic() - self.started < self.seconds and self.tally["answers"] < self.most:
             until = time.monotonic() + min(ROUND, self.seconds / 8)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch)
                 async with anyio.create_task_group() as callers:
-                    for _ in range(CALLERS):
+                    for _ in range(self.callers):
                         callers.start_soon(self._calls, until)
                 tasks.cancel_scope.cancel()
             await self._settle()
             self.take(quiet=True)
 
+    def caller(self, dice: random.Random) -> Caller:
+        """Somebody who calls."""
+        return Caller(self.server.base_url, dice, self.tally)
+
     async def _calls(self, until: float) -> None:
-        caller = Caller(self.server.base_url, random.Random(self.dice.random()), self.tally)
+        caller = self.caller(random.Random(self.dice.random()))
         while time.monotonic() < until:
             await caller.call()
 
@@ -170,13 +182,19 @@ class Complaints(logging.Handler):
         self.found.append(record.getMessage())
 
 
-def soak(loop: str, seconds: float, seed: int) -> dict[str, Any]:
+def soak(loop: str, seconds: float, seed: int, *, hostile: bool = False, most: int = 10**9) -> dict[str, Any]:
     """Run, and return what there is to say at the end."""
     logging.getLogger("micdrop_agent").setLevel(logging.CRITICAL)  # answers fail here on purpose
     warnings.simplefilter("error", ResourceWarning)
     complaints = Complaints()
-    server = Server()
-    run = Soak(server, seconds, seed)
+    run: Soak
+    if hostile:
+        from hostile_soak import HostileSoak
+
+        run = HostileSoak(loop, seconds, seed)
+    else:
+        run = Soak(Server(), seconds, seed)
+    run.most = most
     options: dict[str, Any] = {"use_uvloop": True} if loop == "uvloop" else {}
     error: str | None = None
     try:
@@ -185,14 +203,14 @@ def soak(loop: str, seconds: float, seed: int) -> dict[str, Any]:
         logging.getLogger("soak").exception("the run broke off")
         error = f"{type(raised).__name__}: {raised}"
     finally:
-        server.close()
+        run.server.close()
     gc.collect()
     return {
         "loop": loop,
         "seed": seed,
         "seconds": round(time.monotonic() - run.started, 1),
         "tally": dict(sorted(run.tally.items())),
-        "complaints": complaints.found[:20],
+        "complaints": [*run.complaints(), *complaints.found][:20],
         "error": error,
     }
 
@@ -203,8 +221,10 @@ def main() -> None:
     parser.add_argument("--loop", choices=["asyncio", "uvloop", "trio"], required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hostile", action="store_true")
+    parser.add_argument("--most", type=int, default=10**9)
     options = parser.parse_args()
-    tell(soak(options.loop, options.seconds, options.seed))
+    tell(soak(options.loop, options.seconds, options.seed, hostile=options.hostile, most=options.most))
 
 
 if __name__ == "__main__":
