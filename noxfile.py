@@ -95,6 +95,7 @@ def lint(session: nox.Session) -> None:
     session.run("flake8-async", "--anyio", f"--disable={left_out}", *files)
     session.run("lint-imports")
     session.run("python", "tools/private_access.py")
+    session.run("python", "tools/knots.py")
     session.run("python", "tools/check_rules.py")
     session.run("kubernetes-validate", "--strict", "--quiet", "examples/fleet/kubernetes.yaml")
     # A deliberate fault whose place was rewritten would prove nothing any more.

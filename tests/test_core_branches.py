@@ -293,7 +293,7 @@ def test_an_attempt_within_a_fenced_turn_is_fenced_from_its_beginning(backend: B
             answer = agent.answer()
             await answer.receive()
             agent.cancel()
-            race = Race()
+            race: Race[Any] = Race()
             late = answer.turn.child(agent._core, race, anyio.CancelScope())
             assert late.fenced
             late.end()

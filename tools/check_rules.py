@@ -19,7 +19,7 @@ from typing import Final
 
 PACKAGE: Final = Path("micdrop_agent")
 FILE_LINES: Final = 460
-FUNCTION_LINES: Final = 55
+FUNCTION_LINES: Final = 50
 SUBJECT_CHARS: Final = 72
 RULES_SINCE: Final = "4a7cbd6"
 """The commit before the rules were checked."""

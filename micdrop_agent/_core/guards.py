@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from micdrop_agent._core.agent import Agent
-
 __all__ = ["State", "awaited", "check_listener", "may_answer", "may_open"]
 
 State: TypeAlias = Literal["new", "open", "closing", "closed"]
 
 
-def may_open(agent: Agent, state: State, *, owned: bool) -> None:
+def may_open(agent: object, state: State, *, owned: bool) -> None:
     """Refuse to open an agent twice, or one that a ``FallbackAgent`` drives."""
     name = type(agent).__name__
     if owned:
@@ -27,7 +25,7 @@ def may_open(agent: Agent, state: State, *, owned: bool) -> None:
         )
 
 
-def may_answer(agent: Agent, state: State, *, owned: bool) -> None:
+def may_answer(agent: object, state: State, *, owned: bool) -> None:
     """Refuse ``answer()`` outside the agent's block."""
     name = type(agent).__name__
     if owned:

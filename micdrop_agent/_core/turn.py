@@ -97,7 +97,7 @@ class Turn:
         prompt: Message | None,
         scope: anyio.CancelScope,
         parent: Turn | None = None,
-        race: Race | None = None,
+        race: Race[Turn] | None = None,
         conversation: History | None = None,
     ) -> None:
         self.answer = answer
@@ -135,7 +135,7 @@ class Turn:
             if parent.fenced:
                 self.fence()
         if race is not None:
-            race.turns.append(self)
+            race.rivals.append(self)
 
     # -- fence and claim
 
@@ -160,7 +160,7 @@ class Turn:
         if not self._alive():
             return False
         turn: Turn | None = self
-        won: list[Race] = []
+        won: list[Race[Turn]] = []
         while turn is not None and not turn.claimed:
             turn.claimed = True
             if turn.race is not None:
@@ -181,7 +181,7 @@ class Turn:
             turn = turn.parent
         return True
 
-    def child(self, core: Core, race: Race, scope: anyio.CancelScope) -> Turn:
+    def child(self, core: Core, race: Race[Turn], scope: anyio.CancelScope) -> Turn:
         """An attempt of another agent at this turn, as a rival of the others in ``race``."""
         return Turn(self.answer, core, prompt=self.prompt, scope=scope, parent=self, race=race)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from micdrop_agent._core.event_hub import EventHub
 from micdrop_agent._core.log import SafeLog
+from micdrop_agent._core.race import Race
 from micdrop_agent.call._options import check_part
-from micdrop_agent.call._rival import Race, Rival
+from micdrop_agent.call._rival import Rival
 from micdrop_agent.events import AgentSwitched
 from micdrop_agent.fallback.attempts import Attempts, Clocks
 from micdrop_agent.fallback.health import HealthRegistry

@@ -15,8 +15,8 @@ from micdrop_agent.call._rival import Rival
 from micdrop_agent.options import check_text
 
 if TYPE_CHECKING:
+    from micdrop_agent._core.race import Race
     from micdrop_agent.call._result import TurnRecord
-    from micdrop_agent.call._rival import Race
 
 __all__ = ["Hearing", "Listening"]
 

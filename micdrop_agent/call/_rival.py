@@ -8,40 +8,14 @@ its race in the same step.
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import anyio
 
-__all__ = ["Race", "Rival"]
+    from micdrop_agent._core.race import Race
 
-R = TypeVar("R", bound="Rival")
-
-
-class Race(Generic[R]):
-    """The attempts of one round: at most one of them becomes the winner.
-
-    Args:
-        on_win: Called with the winner in the step in which it claims.
-    """
-
-    def __init__(self, on_win: Callable[[R], None]) -> None:
-        self.rivals: list[R] = []
-        self.winner: R | None = None
-        self._on_win = on_win
-
-    def won_by(self, rival: R) -> None:
-        """Fence every other rival and lift the deadline. Synchronous: no other gets in."""
-        self.winner = rival
-        rival.scope.deadline = math.inf
-        for other in self.rivals:
-            if other is not rival:
-                other.fence()
-                other.scope.cancel()
-        self._on_win(rival)
+__all__ = ["Rival"]
 
 
 class Rival:
@@ -78,6 +52,10 @@ class Rival:
         for child in self._children:
             child.fence()
 
+    def stop(self) -> None:
+        """Cancel the work."""
+        self.scope.cancel()
+
     def claim(self) -> bool:
         """Make this rival the one that counts; ``False`` if it may not have any effect."""
         if self.claimed:
@@ -89,6 +67,7 @@ class Rival:
             rival.claimed = True
             if rival._race is not None:
                 rival._race.won_by(rival)
+                rival._race.tell()
             rival = rival._parent
         return not self.fenced
 

@@ -18,7 +18,7 @@ from micdrop_agent.options import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from micdrop_agent.call._rival import Race
+    from micdrop_agent._core.race import Race
 
 __all__ = ["TextFeed", "Voice", "VoiceSink"]
 

@@ -25,6 +25,7 @@ import attrs
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._interrupts import defer_interrupts, start_soon
 from micdrop_agent.errors import AllAgentsFailedError, Attempt, ProviderError, describe_error
+from micdrop_agent.fallback.rotation import Rotation, SlotLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,16 +34,8 @@ if TYPE_CHECKING:
 
     from micdrop_agent._core.log import SafeLog
     from micdrop_agent.fallback.health import HealthRegistry
-    from micdrop_agent.fallback.rotation import Rotation
 
-__all__ = ["Attempts", "Clocks", "Side", "SlotLike", "Try"]
-
-
-class SlotLike(Protocol):
-    """The place of one child."""
-
-    index: int
-    key: str
+__all__ = ["Attempts", "Clocks", "Side", "Try"]
 
 
 class Side(Protocol):

@@ -6,17 +6,23 @@ others last: the last child is never out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from micdrop_agent.fallback.attempts import SlotLike
     from micdrop_agent.fallback.health import HealthRegistry
 
-__all__ = ["Rotation"]
+__all__ = ["Rotation", "SlotLike"]
 
 _RANK: Final = {"closed": 0, "half_open": 1, "open": 2}
+
+
+class SlotLike(Protocol):
+    """The place of one child."""
+
+    index: int
+    key: str
 
 
 S = TypeVar("S", bound="SlotLike")

@@ -55,7 +55,7 @@ class Supervision(Attempts["Slot", "Turn"]):
         self.rules = rules
         self.turn = turn
         self.began_with = core.active
-        self.race = Race(self.won)
+        self.race: Race[Turn] = Race(self.won)
         self.switches = Switches(core, turn, order.first)
         self.restart = False
         """What was said is taken back as soon as the next child says something."""
