@@ -7,8 +7,9 @@ The names are loaded when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from micdrop_agent._late import late_names
 
 if TYPE_CHECKING:
     from micdrop_agent.call._backchannels import backchannels
@@ -63,17 +64,8 @@ _HOME: Final = {
     "_starlette": ("starlette_link",),
     "_voice": ("Voice",),
 }
-_LATE: Final = {name: module for module, names in _HOME.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    """Load the module that holds ``name`` (PEP 562)."""
-    module = _LATE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, {name: f".{module}" for module, names in _HOME.items() for name in names})
 
 
 def __dir__() -> list[str]:

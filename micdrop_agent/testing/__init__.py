@@ -9,8 +9,9 @@ Each name is loaded when it is first asked for: pytest imports this package in e
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from micdrop_agent._late import late_names
 
 if TYPE_CHECKING:
     from micdrop_agent.testing._call import (
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from micdrop_agent.testing._talk import ExpectationError, Talk, ToolUse, talk
     from micdrop_agent.testing._tape import CassetteError, RequestSeen, UnrecordedRequestError
     from micdrop_agent.testing._virtual import BACKENDS, Backend, backend_options, count_steps, run_virtual
-    from micdrop_agent.testing._wire import wire_attempt, wire_script
 
 __all__ = [
     "AUDIO_END",
@@ -124,8 +124,6 @@ __all__ = [
     "sweep_call",
     "talk",
     "talk_to",
-    "wire_attempt",
-    "wire_script",
 ]
 
 _HOME: Final = {
@@ -167,21 +165,10 @@ _HOME: Final = {
     "_talk": ("ExpectationError", "Talk", "ToolUse", "talk"),
     "_tape": ("CassetteError", "RequestSeen", "UnrecordedRequestError"),
     "_virtual": ("BACKENDS", "Backend", "backend_options", "count_steps", "run_virtual"),
-    "_wire": ("wire_attempt", "wire_script"),
 }
 """The names that each module holds."""
 
-_LATE: Final = {name: module for module, names in _HOME.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Load the module that holds ``name`` (PEP 562)."""
-    module = _LATE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, {name: f".{module}" for module, names in _HOME.items() for name in names})
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,9 @@ gives the same output for every way of cutting it.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from micdrop_agent._late import late_names
 
 if TYPE_CHECKING:
     from micdrop_agent.text.extract import ExtractFilter, extract_text
@@ -37,20 +38,14 @@ class TextFilter(Protocol):
         ...
 
 
-_LATE: Final = {
-    "ExtractFilter": "extract",
-    "NarrationFilter": "narration",
-    "ThinkFilter": "think",
-    "WrittenCall": "written",
-    "extract_text": "extract",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a filter when it is first asked for (PEP 562): each compiles patterns that most programs never use."""
-    module = _LATE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+# Each compiles patterns that most programs never use.
+__getattr__ = late_names(
+    __name__,
+    {
+        "ExtractFilter": ".extract",
+        "NarrationFilter": ".narration",
+        "ThinkFilter": ".think",
+        "WrittenCall": ".written",
+        "extract_text": ".extract",
+    },
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from micdrop_agent._late import late_names
 from micdrop_agent.tools._context import Deps
 from micdrop_agent.tools._control import control_tools
 from micdrop_agent.tools._decorator import FunctionTool, tool
@@ -41,19 +41,13 @@ __all__ = [
 ]
 
 
-_LATE: Final = {
-    "tools_from_mcp": "micdrop_agent.tools._mcp",
-    "TypedValue": "micdrop_agent.tools._typed",
-    "dump_output": "micdrop_agent.tools._json",
-    "show_output": "micdrop_agent.tools._output",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load what needs JSON, dates and dataclasses when the first tool runs (PEP 562)."""
-    module = _LATE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+# They need JSON, dates and dataclasses, which the first tool that runs loads.
+__getattr__ = late_names(
+    __name__,
+    {
+        "tools_from_mcp": "._mcp",
+        "TypedValue": "._typed",
+        "dump_output": "._json",
+        "show_output": "._output",
+    },
+)

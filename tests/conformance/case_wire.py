@@ -11,7 +11,8 @@ from case_expect import Since, check, check_words
 from case_world import World
 from collect import understood
 from micdrop_agent import wire
-from micdrop_agent.testing import run_virtual, wire_script
+from micdrop_agent.testing import run_virtual
+from wire_replies import wire_script
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from micdrop_agent.testing._replies import say
+from micdrop_agent.testing import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from micdrop_agent.testing._provider import Exchange, ReceivedRequest, Reply
+    from micdrop_agent.testing import ReceivedRequest
+    from micdrop_agent.testing._provider import Exchange, Reply
 
 _ATTEMPT: Final = frozenset({"status", "headers", "body_file", "encoding", "cut", "gap_ms", "wait_ms", "end"})
 _ENDS: Final = frozenset({"terminator", "hold", "eof", "reset", "close_before_status", "reset_before_status", "stall"})
