@@ -13,6 +13,7 @@ import anyio
 from micdrop_agent.errors import ProviderError, ToolInputError
 from micdrop_agent.messages import Message
 from micdrop_agent.model.protocol import Request
+from micdrop_agent.options import CLOSE_TIMEOUT
 
 if TYPE_CHECKING:
     from micdrop_agent.messages import Item
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ask"]
 
-CLOSE_TIMEOUT: Final = 0.5
-"""Longest in seconds that the response may take to close."""
 
 _PROMPT: Final = "Answer with one JSON object and nothing else: no words before or after it, no code fence. It has to fit this JSON Schema:\n{}"
 

@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
-__all__ = ["CLOSE_TIMEOUT_S", "MAX_ERROR_BYTES", "ConnectFn", "ReadResponse", "Response", "Transport"]
+__all__ = ["MAX_ERROR_BYTES", "ConnectFn", "ReadResponse", "Response", "Transport"]
 
 ConnectFn: TypeAlias = "Callable[[str, int, bool], Awaitable[ByteStream]]"
 """Opens a connection: host, port, whether to speak TLS. Tests hand in streams in memory."""
 
-CLOSE_TIMEOUT_S: Final = 0.5
-"""Longest that closing may take: it is shielded from the cancellation it mostly follows."""
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 """How much of an error's body is read: more than any provider's JSON, less than a hurtful page."""
@@ -69,7 +67,7 @@ class Response(ABC):
     async def aclose(self) -> None:
         """Give the connection back if the body was read to its end, else close it. Idempotent.
 
-        Works inside a cancelled scope and takes ``CLOSE_TIMEOUT_S`` seconds at most.
+        Works inside a cancelled scope and takes ``CLOSE_TIMEOUT`` seconds at most.
         """
 
     @property

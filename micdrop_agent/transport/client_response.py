@@ -15,7 +15,8 @@ import anyio
 import anyio.lowlevel
 
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.transport.base import CLOSE_TIMEOUT_S, ReadResponse, Response
+from micdrop_agent.options import CLOSE_TIMEOUT
+from micdrop_agent.transport.base import ReadResponse, Response
 from micdrop_agent.transport.client_errors import map_error, read_headers
 from micdrop_agent.transport.decoding import decoder_for
 from micdrop_agent.transport.parser import MAX_RESPONSE_BYTES
@@ -170,7 +171,7 @@ class ClientResponse(Response):
             self._draining.end(self._begun)
         if self._failure is None:
             self._failure = "the response was closed before its end was read", "connection"
-        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             if not self._ended:
                 self._ended = True
                 await self._end_body()

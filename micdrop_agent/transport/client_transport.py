@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from micdrop_agent.transport.base import CLOSE_TIMEOUT_S
+from micdrop_agent.options import CLOSE_TIMEOUT
 from micdrop_agent.transport.client_home import client_home
 from micdrop_agent.transport.client_send import ClientSender
 from micdrop_agent.transport.draining import Draining
@@ -97,5 +97,5 @@ class ClientTransport:
     async def aclose(self) -> None:
         """Close the client if it is ours."""
         if self._owned is not None:
-            with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
+            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await self._client.aclose()

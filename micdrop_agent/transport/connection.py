@@ -15,7 +15,7 @@ from anyio.abc import SocketAttribute
 
 from micdrop_agent._event_loop import running_loop
 from micdrop_agent.errors import ProviderError
-from micdrop_agent.transport.base import CLOSE_TIMEOUT_S
+from micdrop_agent.options import CLOSE_TIMEOUT
 
 if TYPE_CHECKING:
     import ssl
@@ -95,7 +95,7 @@ class Connection:
             return
         # Our streams close at once and then give way once; aclose_forcefully() would cost twice the time.
         with (
-            anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True),
+            anyio.move_on_after(CLOSE_TIMEOUT, shield=True),
             contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError),
         ):
             await self.stream.aclose()
