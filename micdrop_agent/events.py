@@ -43,7 +43,7 @@ class MessageAdded:
 
     Args:
         message: The message, tool call or tool result.
-        index: Where it stands; not always the end: a result stands right behind its call,
+        index: Where it stands; not always the end: a result stands right after its call,
             an interrupted text before what the caller said into it.
 
     Source: Micdrop event ``Message``.

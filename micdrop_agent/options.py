@@ -279,7 +279,7 @@ class TurnContext:
     It is in the requests of that answer, and nowhere else: never stored, not in the next answer, not heard.
 
     Args:
-        system: Put behind the system prompt.
+        system: Put after the system prompt.
         items: Put before what the caller said last.
     """
 

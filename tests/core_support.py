@@ -21,7 +21,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(agent: Agent) -> list[tuple[Any, ...]]:
-    """The conversation behind the system prompt, in short."""
+    """The conversation after the system prompt, in short."""
     return [
         (item.role, item.content) if isinstance(item, Message) else (item.role, getattr(item, "output", item.tool_name))
         for item in agent.conversation[1:]
@@ -37,7 +37,7 @@ def log_of(agent: Agent, *kinds: type[Event]) -> list[Event]:
 
 
 def replayed(events: list[Event]) -> list[Any]:
-    """What an observer knows of the conversation from the events alone (behind the system prompt)."""
+    """What an observer knows of the conversation from the events alone (after the system prompt)."""
     items: list[Any] = []
     for event in events:
         if isinstance(event, MessageAdded):

@@ -110,7 +110,7 @@ class Model(ModelAgent):
 
 
 def said(agent: Agent) -> list[tuple[Any, ...]]:
-    """The conversation behind the system prompt, in short."""
+    """The conversation after the system prompt, in short."""
     short: list[tuple[Any, ...]] = []
     for item in agent.conversation[1:]:
         if isinstance(item, Message):

@@ -22,7 +22,7 @@ async def read(answer: Answer, into: list[str]) -> None:
 
 
 def said(agent: ScriptedAgent) -> list[tuple[str, str, Any]]:
-    """The conversation behind the system prompt."""
+    """The conversation after the system prompt."""
     return [(item.role, item.content, item.metadata) for item in agent.conversation[1:]]  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -16,7 +16,7 @@ CANCELLED = '{"error":"cancelled"}'
 
 
 def pairs(agent: Agent) -> list[tuple[str, str]]:
-    """Each call's name with the output right behind it; fails when one has none, or is not alone."""
+    """Each call's name with the output right after it; fails when one has none, or is not alone."""
     found: list[tuple[str, str]] = []
     items = list(agent.conversation)
     for index, item in enumerate(items):

@@ -165,10 +165,10 @@ class Core:
         self._end_pause()
 
     def add(self, item: Item) -> None:
-        """Append ``item`` and report it; the result of a call that runs goes right behind that."""
+        """Append ``item`` and report it; the result of a call that runs goes right after that."""
         self.check_thread("adding a message")
         if isinstance(item, ToolResult) and self.current is not None:
-            self.hub.emit(*self.current.ledger.add(item))  # right behind its call, which has one result
+            self.hub.emit(*self.current.ledger.add(item))  # right after its call, which has one result
             return
         self._end_pause()
         index = self.conversation.push(item)

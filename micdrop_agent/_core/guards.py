@@ -62,7 +62,9 @@ def awaited(answer: object) -> Generator[Any, Any, object]:
     asks = here.f_back if here is not None else None
     if asks is not None and str(asks.f_globals.get("__name__")).partition(".")[0] in {"anyio", "micdrop_agent"}:
         return _itself(answer).__await__()
-    raise TypeError("an answer is no awaitable: read it with 'async for chunk in answer', or use 'await answer.wait()'")
+    raise TypeError(
+        "an answer is not awaitable: read it with 'async for chunk in answer', or use 'await answer.wait()'"
+    )
 
 
 async def _itself(answer: object) -> object:

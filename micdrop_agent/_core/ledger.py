@@ -220,7 +220,7 @@ class Ledger:
     # -- items
 
     def add(self, item: Item) -> list[Event]:
-        """Append ``item``; a result goes right behind its call; a blank message is ignored."""
+        """Append ``item``; a result goes right after its call; a blank message is ignored."""
         if isinstance(item, ToolResult):
             for call in self.calls:
                 if call.item.tool_call_id == item.tool_call_id:
@@ -236,7 +236,7 @@ class Ledger:
         return call, self.add(item)
 
     def close_call(self, call: OpenCall, output: str) -> list[Event]:
-        """Store the result of ``call`` right behind it; nothing if it has one already."""
+        """Store the result of ``call`` right after it; nothing if it has one already."""
         if call not in self.calls:
             return []
         self.calls.remove(call)

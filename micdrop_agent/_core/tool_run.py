@@ -1,4 +1,4 @@
-"""Running tool calls: every call gets exactly one result, right behind it, whatever happens.
+"""Running tool calls: every call gets exactly one result, right after it, whatever happens.
 
 A call is stored before its tool starts and its result when the tool ends. A cancelled answer
 closes its open calls inside ``cancel()``; what a tool returns after that is dropped, with one

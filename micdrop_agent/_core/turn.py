@@ -261,7 +261,7 @@ class Turn:
     def add(self, item: Item) -> None:
         """Store ``item``. An assistant message settles the text written since the last one.
 
-        A result is placed right behind its call. A call without a result gets an error as its
+        A result is placed right after its call. A call without a result gets an error as its
         result when the answer ends.
         """
         if not isinstance(item, Message | ToolCall | ToolResult):

@@ -78,7 +78,7 @@ class AgentSpec:
                 f"{text!r} is not an agent{near}; there are {', '.join(AGENTS)}, and for example chat:MODEL@URL"
             )
         if found["colon"] == ":":
-            raise ValueError(f"{text!r} names no model behind the colon")
+            raise ValueError(f"{text!r} names no model after the colon")
         return cls(found["kind"], found["model"], found["url"], found["key"])
 
     def __str__(self) -> str:

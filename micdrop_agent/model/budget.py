@@ -82,7 +82,7 @@ class TokenBudget:
         self._tokens: list[int] = []
         self._total = 0
         self._first: Item | None = None
-        """The first item behind the system prompt that is sent; ``None``: nothing is left out."""
+        """The first item after the system prompt that is sent; ``None``: nothing is left out."""
         self._told = False
         self.tokens_sent = 0
         """Tokens of what was sent last."""

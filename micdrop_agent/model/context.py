@@ -20,7 +20,7 @@ __all__ = ["with_context"]
 def with_context(items: Sequence[Item], turn: Turn) -> Sequence[Item]:
     """``items`` with what the hooks of ``turn`` want the model to know.
 
-    The words for the system go behind the system prompt; items go before what the caller said last, which
+    The words for the system go after the system prompt; items go before what the caller said last, which
     is never between a call and its result.
     """
     listed = list(items)

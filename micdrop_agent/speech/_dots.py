@@ -69,7 +69,7 @@ class Dots:
 
         Args:
             before: The piece up to the run.
-            run: The dots, with the quotation marks and brackets that close right behind them.
+            run: The dots, with the quotation marks and brackets that close right after them.
             after: The next word with what opens before it, and nothing else.
         """
         word = after.lstrip(_BEFORE_WORD)

@@ -29,7 +29,7 @@ class Look:
         return ""
 
     def run_end(self, start: int, *, french: bool) -> int:
-        """Where the marks that begin at ``start`` end, with what closes right behind them."""
+        """Where the marks that begin at ``start`` end, with what closes right after them."""
         position = start + 1
         while position < start + WINDOW // 4:
             char = self.char(position)

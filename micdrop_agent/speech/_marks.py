@@ -36,7 +36,7 @@ HARD: Final = "。！？｡．।॥۔؟"
 TERMINATORS: Final = ".!?…‥" + HARD
 CLOSERS: Final = "\u201d\u2019)]}」』）】》〉〕"
 EITHER: Final = "\"'\u201c\u2018«»‹›"
-"""Quotation marks that close right behind a mark, unless a letter follows them."""
+"""Quotation marks that close right after a mark, unless a letter follows them."""
 
 OPENERS: Final = "\"'\u201c\u201e\u201a\u2018«»‹›([{「『（【《〈〔¿¡*_-\u2013\u2014"
 """What may stand before the first letter of a sentence."""

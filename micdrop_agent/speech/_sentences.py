@@ -204,7 +204,7 @@ class Sentences:
         return not (self._quotation_goes_on(look, run, end) or self._says(look, run, look.space_end(end)))
 
     def _touching(self, start: int, after: str) -> bool:
-        """Whether a sentence may begin right behind the mark, without a space."""
+        """Whether a sentence may begin right after the mark, without a space."""
         return (is_unspaced(after) and is_unspaced(self._text[start - 1 : start])) or after in "¿¡\u201c\u201e«「『"
 
     def _brackets_close(self, start: int, run: str) -> bool:

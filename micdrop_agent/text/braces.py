@@ -30,7 +30,7 @@ class BraceScanner:
         self._escaped = False
 
     def end_in(self, piece: str) -> int | None:
-        """Index right behind the closing bracket in ``piece``; ``None`` if it is not there yet."""
+        """Index right after the closing bracket in ``piece``; ``None`` if it is not there yet."""
         position = 0
         if self._escaped and piece:
             self._escaped = False

@@ -176,7 +176,7 @@ class _Start:
         raise NotImplementedError
 
     def spaces_may_follow(self, held: str) -> bool:
-        """Whether white space behind the held text keeps it held."""
+        """Whether white space after the held text keeps it held."""
         return held[-1].isspace()
 
     def hold_from(self, text: str) -> int:

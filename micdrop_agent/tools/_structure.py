@@ -183,7 +183,7 @@ def _problems(error: Exception, path: str) -> Iterator[str]:
     elif not isinstance(error, ValueError | TypeError | ToolError):
         yield f"{path}: not accepted" if path else "not accepted"  # a program's own error: its words stay at home
     else:
-        # attrs validators put the attribute, the class and the value behind their text.
+        # attrs validators put the attribute, the class and the value after their text.
         text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
         text = text or type(error).__name__
         yield f"{path}: {text}" if path else text

@@ -112,7 +112,7 @@ def _types(schema: dict[str, Any]) -> set[str]:
 
 
 def calls_are_paired(data: Any) -> bool:
-    """Whether each call has exactly one result, right behind it or behind its neighbour calls.
+    """Whether each call has exactly one result, right after it or behind its neighbour calls.
 
     Takes a conversation in wire form, or a request body of either dialect.
     """

@@ -125,7 +125,7 @@ async def listen(agent: Agent, heard: Heard | None = None, *, say: str | None = 
 
 
 def stored(agent: Agent) -> list[str]:
-    """The conversation behind the system prompt, one short text per item."""
+    """The conversation after the system prompt, one short text per item."""
     return [short(item) for item in agent.conversation if getattr(item, "role", "") != "system"]
 
 

@@ -118,7 +118,7 @@ def is_near(heard: list[str], stored: list[str], late: int) -> bool:
 
 
 def check_history(report: Report, name: str, items: Sequence[Item]) -> None:
-    """Every tool call has its result right behind it."""
+    """Every tool call has its result right after it."""
     for index, item in enumerate(items):
         if isinstance(item, ToolCall):
             following = items[index + 1] if index + 1 < len(items) else None

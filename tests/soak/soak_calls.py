@@ -264,7 +264,7 @@ QUESTIONS: Final = (*["say"] * 6, *["slowly"] * 6, *REPLIES)
 
 
 def _check(agent: Agent) -> None:
-    """After a call every tool call has its result right behind it, and no message is blank."""
+    """After a call every tool call has its result right after it, and no message is blank."""
     items = list(agent.conversation)
     for index, item in enumerate(items):
         if isinstance(item, ToolCall):

@@ -57,7 +57,7 @@ class BodyReader:
 
     Args:
         translator: Of the provider's kind of stream.
-        first_alone: Leave what stands behind the first text of its read to ``catch_up()``.
+        first_alone: Leave what stands after the first text of its read to ``catch_up()``.
     """
 
     __slots__ = (
@@ -83,9 +83,9 @@ class BodyReader:
         self._size = 0
         self._first_alone = first_alone
         self._later: list[SseEvent] = []
-        """Events that were not looked at yet: those behind the first text, or behind a slice."""
+        """Events that were not looked at yet: those after the first text, or after a slice."""
         self._rest = b""
-        """Bytes behind a slice."""
+        """Bytes after a slice."""
         self.sliced = False
         """Whether the last read was too large to be handled at once."""
         self._events_left = MAX_EVENTS

@@ -5,7 +5,7 @@
 
 Asked to go on, some models first apologise, or say that they will, and then begin again. The seam filter
 compares from the first word, so it finds no repetition there. This one knows such clauses (``lead_words``)
-and looks for the seam right after each of them. Only a known lead-in with the seam right behind it is cut.
+and looks for the seam right after each of them. Only a known lead-in with the seam right after it is cut.
 Whatever else comes is said, lead-in included: in doubt a word is said twice, and never lost (docs/design.md D15).
 
 The output is the same for every way of cutting the second text, except when ``flush`` is used.
