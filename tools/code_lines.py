@@ -25,7 +25,7 @@ FEATURES: Final = {
     "call": "*",
     "fallback": "bus shared",
     "model": "ask context",
-    "providers": "anthropic gemini quirks tolerances",
+    "providers": "anthropic gemini quirks",
     "providers/requests": "block_dialect claude_dialect gemini_dialect",
     "providers/responses": "claude_stream gemini_stream thoughts",
     "speech": "*",

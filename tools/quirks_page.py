@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from tolerances import TOLERANCES
 
 from micdrop_agent.providers import quirks
 from micdrop_agent.providers.code_sources import CODES
 from micdrop_agent.providers.quirks import SERVERS, TEMPLATE_FORM, ChatQuirks
-from micdrop_agent.providers.tolerances import TOLERANCES
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "guides" / "quirks.md"
 

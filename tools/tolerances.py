@@ -1,6 +1,6 @@
 """What is done for servers beside ``ChatQuirks``: rows for the guide docs/guides/quirks.md, each with its module.
 
-Nothing here is read while an agent runs. A row is written where its code is written; a test compares the guide
+No program reads them, so they are not in the package. A row is written where its code is written; a test compares the guide
 with these rows, and each module with the package.
 """
 
