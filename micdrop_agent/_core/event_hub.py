@@ -33,7 +33,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 CONNECTED: Final[list[Signal]] = []
-"""The signals that ever had a receiver."""
+"""The signals that ever had a receiver. To ask each signal would be 0.8 µs, three times in each ``cancel()``."""
 
 
 class _Ordered(dict[Any, None]):
