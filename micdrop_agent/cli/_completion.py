@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from micdrop_agent._extras import install_command
-from micdrop_agent.cli._parser import FILES, WORDS, make_parser
+from micdrop_agent.cli._parser import make_parser
+from micdrop_agent.cli._spec import AGENTS
 from micdrop_agent.errors import MicdropError
 
 if TYPE_CHECKING:
@@ -27,10 +29,10 @@ def script(shell: str) -> str:
         raise MicdropError(f"completion needs shtab; run: {install_command('completion')}") from error
     parser = make_parser()
     for argument in arguments(parser):
-        if argument.dest in FILES:
+        if argument.type is Path:
             argument.complete = shtab.FILE  # type: ignore[attr-defined] # shtab's own way to mark an action
-        elif argument.dest in WORDS:
-            argument.choices = WORDS[argument.dest]  # this parser parses nothing
+        elif argument.metavar == "AGENT":
+            argument.choices = AGENTS  # this parser parses nothing
     return shtab.complete(parser, shell)
 
 

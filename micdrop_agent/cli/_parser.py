@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from micdrop_agent.cli._faults import FAULTS
-from micdrop_agent.cli._spec import AGENTS, SYNTAX, AgentSpec
+from micdrop_agent.cli._options import (
+    ChatArguments,
+    CompletionArguments,
+    DemoArguments,
+    DoctorArguments,
+    ShowArguments,
+    add_arguments,
+)
+from micdrop_agent.cli._spec import SYNTAX
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = ["FILES", "PROGRAM", "WORDS", "make_parser"]
+__all__ = ["PROGRAM", "make_parser"]
 
 PROGRAM: Final = "micdrop-agent"
-FILES: Final = frozenset({"transcript", "resume", "store", "trace", "as_test"})
-"""Arguments that are files."""
-
-WORDS: Final[Mapping[str, tuple[str, ...]]] = {"agent": AGENTS, "fallback": AGENTS, "agents": AGENTS}
-"""How the values of other arguments begin; those of a choice are known to argparse."""
-
 _OVERVIEW: Final = """\
 examples:
   micdrop-agent chat                                  talk to a small model on this machine
@@ -109,15 +106,16 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     says = "Its text goes to stdout, figures and notes to stderr."
     usage = f"{PROGRAM} chat [--agent AGENT] [--fallback AGENT ...] [options]"  # all of them would fill the screen
-    _chat(_command(commands, "chat", "talk to an agent", _CHAT, says, usage))
+    add_arguments(_command(commands, "chat", "talk to an agent", _CHAT, says, usage), ChatArguments)
     demo = _command(commands, "demo", "see the library at work, with no key", "")
     demos = demo.add_subparsers(dest="demo", metavar="failover", required=True)  # there is one
     listed = "\n".join(f"  {name:<11} {fault.words}" for name, fault in FAULTS.items())
-    _failover(_command(demos, "failover", "one agent fails, the next goes on", _DEMO.format(faults=listed)))
-    _show(_command(commands, "show", "show the calls of a store", _SHOW))
-    _doctor(_command(commands, "doctor", "check what works on this machine", _DOCTOR))
+    failover = _command(demos, "failover", "one agent fails, the next goes on", _DEMO.format(faults=listed))
+    add_arguments(failover, DemoArguments)
+    add_arguments(_command(commands, "show", "show the calls of a store", _SHOW), ShowArguments)
+    add_arguments(_command(commands, "doctor", "check what works on this machine", _DOCTOR), DoctorArguments)
     completion = _command(commands, "completion", "print the completion script of a shell", _COMPLETION)
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+    add_arguments(completion, CompletionArguments)
     return parser
 
 
@@ -135,107 +133,6 @@ def _command(
     )
     made.set_defaults(parser=made)
     return made
-
-
-def _chat(parser: argparse.ArgumentParser) -> None:
-    who = parser.add_argument_group("who answers").add_argument
-    agent = _argument(AgentSpec.parse)
-    who("--agent", metavar="AGENT", type=agent, default="local", help="who answers (default: local)")
-    who(
-        "--fallback",
-        metavar="AGENT",
-        type=agent,
-        action="append",
-        default=[],
-        help="who goes on when that one fails; may be given several times, in order",
-    )
-    who("--first-chunk-timeout", metavar="S", type=_argument(_seconds), help="go on after so many silent seconds")
-    who("--model", metavar="MODEL", help="the model of --agent, if it is not named there")
-    who("--base-url", metavar="URL", help="the server of --agent, likewise")
-    who("--api-key-env", metavar="VARIABLE", help="the variable that holds the API key of --agent, likewise")
-    who("--system-prompt", metavar="TEXT", help="first message of the conversation (default: short spoken answers)")
-    what = parser.add_argument_group("what is said").add_argument
-    what("--say", metavar="TEXT", action="append", default=[], help="say this and leave; may be given several times")
-    what("--json", action="store_true", help="print the conversation as wire JSON at the end, and the text to stderr")
-    keep = parser.add_argument_group("what is kept").add_argument
-    keep("--store", metavar="FILE", type=Path, help="keep the call in a SQLite file while it runs; it survives a crash")
-    keep("--call", metavar="ID", help="the call in that store; goes on if it is there (default: a new one)")
-    keep("--transcript", metavar="FILE", type=Path, help="save the conversation as wire JSON after each turn")
-    keep("--resume", metavar="FILE", type=Path, help="go on with a saved conversation")
-    keep("--trace", metavar="FILE", type=Path, help="write a web page that shows what happened inside each answer")
-    _backend(parser)
-
-
-def _failover(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--fault",
-        choices=tuple(FAULTS),
-        metavar="FAULT",
-        default="cut",
-        help="what the first server does (default: cut)",
-    )
-    add(
-        "--timeout",
-        metavar="S",
-        type=_argument(_seconds),
-        default=1.0,
-        help="silent seconds before the switch (default: 1)",
-    )
-    add("--trace", metavar="FILE", type=Path, help="also write a web page that shows what happened inside the answer")
-    _backend(parser)
-
-
-def _show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("store", metavar="FILE", type=Path, help="a store, as chat --store or SqliteStore makes it")
-    parser.add_argument("call", metavar="ID", nargs="?", help="a call in it")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument(
-        "--as-test", metavar="TEST", type=Path, help="write that call as a test for pytest (a new file)"
-    )
-
-
-def _doctor(parser: argparse.ArgumentParser) -> None:
-    agent = _argument(AgentSpec.parse)
-    parser.add_argument(
-        "agents", metavar="AGENT", type=agent, nargs="*", help="ask these (default: all that are set up)"
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=_argument(_seconds),
-        default=10.0,
-        help="seconds to the first chunk (default: 10)",
-    )
-    _backend(parser)
-
-
-def _backend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--backend", choices=("asyncio", "trio"), metavar="LOOP", default="asyncio", help="asyncio (default) or trio"
-    )
-
-
-def _argument(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """``convert`` with its own words in the message of a refusal."""
-
-    def converted(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return converted
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"{text!r} is not a number of seconds above 0")
-    return seconds
 
 
 def _version() -> str:
