@@ -45,7 +45,7 @@ from micdrop_agent.events import (
     UserMessageCancelled,
 )
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
-from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Summarize, Timeouts, TurnContext
+from micdrop_agent.options import ExtractJson, ExtractTag, Retry, Timeouts, TurnContext
 from micdrop_agent.result import AnswerResult, TraceEvent
 from micdrop_agent.tools import Deps, Tool, tool
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from micdrop_agent.fallback.health import HealthChanged, HealthRegistry
     from micdrop_agent.images import Image
     from micdrop_agent.model.agent import ModelAgent
+    from micdrop_agent.model.options import Summarize
     from micdrop_agent.providers.anthropic import AnthropicAgent
     from micdrop_agent.providers.chat import ChatAgent
     from micdrop_agent.providers.echo import EchoAgent, MockAgent
@@ -141,6 +142,7 @@ _LATE: Final = {
     "ModelAgent": "micdrop_agent.model.agent",
     "SqliteStore": "micdrop_agent.store",
     "StoreError": "micdrop_agent.store",
+    "Summarize": "micdrop_agent.model.options",
     "render_trace": "micdrop_agent.tracing",
 }
 

@@ -10,11 +10,10 @@ import attrs
 from micdrop_agent.messages import Item, Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from micdrop_agent._core.agent import Agent
 
-__all__ = ["ExtractJson", "ExtractTag", "Retry", "Summarize", "Timeouts", "TurnContext"]
+__all__ = ["ExtractJson", "ExtractTag", "Retry", "Timeouts", "TurnContext"]
 
 CLOSE_TIMEOUT: Final = 0.5
 """Longest in seconds that closing one thing (a response, an answer, a child) is waited for."""
@@ -223,42 +222,6 @@ class ExtractTag:
     end_tag: str = attrs.field(validator=_tag)
     callback: Callable[[str], object] | None = attrs.field(default=None, validator=_callback)
     save_in_metadata: bool = attrs.field(default=False, validator=_flag)
-
-
-def _by(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    del instance
-    if isinstance(value, type) or not (callable(value) or callable(getattr(value, "answer", None))):
-        raise TypeError(f"{attribute.name} must be an agent, or a function of a list of items, not {value!r}")
-
-
-def _is_filled_share(value: float) -> bool:
-    return 0 < value <= 1
-
-
-@attrs.frozen
-class Summarize:
-    """When and by whom the oldest turns of a long conversation are summarized.
-
-    Args:
-        by: An agent of your own, used for nothing else (one that is not open is opened when it is needed, and closed with
-            the call), or a function of the items, sync or async, that returns the summary.
-        at: Share of ``max_context_tokens`` (0 to 1) from which on it is done.
-        keep_turns: So many of the last turns stay as they are; at least 1.
-        timeout: Seconds that it may take.
-
-    Raises:
-        TypeError: An option has the wrong type.
-        ValueError: An option is out of range; the message names it.
-    """
-
-    by: Agent | Callable[[Sequence[Item]], str | Awaitable[str]] = attrs.field(validator=_by)
-    at: float = attrs.field(
-        default=0.7,
-        validator=validated(check_number, fits=_is_filled_share, limits="more than 0 and at most 1"),
-        kw_only=True,
-    )
-    keep_turns: int = attrs.field(default=4, validator=validated(check_count, least=1), kw_only=True)
-    timeout: float | None = attrs.field(default=30.0, validator=_limit, kw_only=True)
 
 
 def _items(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:

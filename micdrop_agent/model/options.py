@@ -8,17 +8,56 @@ import attrs
 
 from micdrop_agent._core.options import AgentKeywords, AgentOptions, flag
 from micdrop_agent.model.budget import check_counter
-from micdrop_agent.options import Retry, Summarize, Timeouts, check_count, check_type, validated
+from micdrop_agent.options import Retry, Timeouts, check_count, check_number, check_seconds, check_type, validated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from micdrop_agent._core.agent import Agent
     from micdrop_agent._core.options import Attribute
+    from micdrop_agent.messages import Item
 
-__all__ = ["ModelKeywords", "ModelOptions"]
+__all__ = ["ModelKeywords", "ModelOptions", "Summarize"]
 
 _RETRY: Final = Retry()
 _TIMEOUTS: Final = Timeouts()
+
+
+def _by(_: object, attribute: Attribute, value: object) -> None:
+    if isinstance(value, type) or not (callable(value) or callable(getattr(value, "answer", None))):
+        raise TypeError(f"{attribute.name} must be an agent, or a function of a list of items, not {value!r}")
+
+
+def _is_filled_share(value: float) -> bool:
+    return 0 < value <= 1
+
+
+@attrs.frozen
+class Summarize:
+    """When and by whom the oldest turns of a long conversation are summarized.
+
+    Args:
+        by: An agent of your own, used for nothing else (one that is not open is opened when it is needed, and closed with
+            the call), or a function of the items, sync or async, that returns the summary.
+        at: Share of ``max_context_tokens`` (0 to 1) from which on it is done.
+        keep_turns: So many of the last turns stay as they are; at least 1.
+        timeout: Seconds that it may take.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option is out of range; the message names it.
+    """
+
+    by: Agent | Callable[[Sequence[Item]], str | Awaitable[str]] = attrs.field(validator=_by)
+    at: float = attrs.field(
+        default=0.7,
+        validator=validated(check_number, fits=_is_filled_share, limits="more than 0 and at most 1"),
+        kw_only=True,
+    )
+    keep_turns: int = attrs.field(default=4, validator=validated(check_count, least=1), kw_only=True)
+    timeout: float | None = attrs.field(
+        default=30.0, validator=validated(check_seconds, zero=False, none=True), kw_only=True
+    )
 
 
 def _or_usual(value: Timeouts | None) -> Timeouts:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent._core.core import Core
     from micdrop_agent.messages import Item
-    from micdrop_agent.options import Summarize
+    from micdrop_agent.model.options import Summarize
 
 __all__ = ["Summarizer"]
 
