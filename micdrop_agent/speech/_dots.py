@@ -42,6 +42,8 @@ _ELLIPSES: Final = ("..", "…", "‥")
 _REFUSES: Final = frozenset({"no"})
 """Written so it is the word; "No. 12" has a capital."""
 _FIRST_PERSON: Final = frozenset({"i", "i'm", "i'd", "i'll", "i've"})
+_SIGNS: Final = "€$£¥₹%°"
+"""What ends an amount and no short form."""
 _COMMON: Final = 4
 """Letters that a word has at least if it is not to be taken for a short form."""
 _CONTEXT: Final = 240
@@ -113,7 +115,7 @@ class Dots:
             return self._ends_at_number(token, word)
         if plain in LAST or (plain in HOURS and _may_follow_hours(word)):
             return True
-        single = len(_bases(token)) == 1 and token[:1].isalpha()
+        single = len(_bases(token)) == 1 and token[:1].isalpha() and token[-1] not in _SIGNS
         if self._is_unit(token, single=single) and _NUMBER.fullmatch(_token(before[: -len(token)].rstrip())):
             return not word[:1].isdigit() and _plain(word) not in GOES_ON  # a unit behind its number: "um 9 h."
         if (plain in self._never_last or plain.rpartition("-")[2] in self._never_last) and token not in WORDS_TOO:

@@ -225,7 +225,7 @@ NEVER_LAST: Final[dict[str, frozenset[str]]] = {
     ),
     "es": _words(
         """
-        sr sra srta sres dr dra prof profa d dña ing lic arq ud uds vd vds p.ej ej pág págs núm núms art av avda
+        sr sra srta sres dr dra prof profa d dña ing lic arq ud uds vd vds p.ej ej pág págs núm núms art av avda bs
         cap fig vol tel aprox gral sto sta c pza ptas srs excmo excma ilmo ilma lda ldo mtro rvdo ctra
         edif esq dpto p.p fr cnel tte
         """
