@@ -13,14 +13,20 @@ from cassette_stories import CASSETTES, QUESTIONS, SPEECH, STORIES, WORDS, Story
 from cassette_sweep import Sweep
 
 from micdrop_agent import Message
+from micdrop_agent.model.protocol import Progress
+from micdrop_agent.providers.responses.chat_stream import ChatTranslator
+from micdrop_agent.providers.responses.http_stream import BodyReader
+from micdrop_agent.providers.responses.responses_stream import ResponsesTranslator
 from micdrop_agent.testing import BACKENDS, Cassette, run_virtual, talk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from micdrop_agent.messages import Item
+    from micdrop_agent.model.protocol import ProviderEvent
     from micdrop_agent.result import TraceEvent
     from micdrop_agent.testing import Backend
+    from micdrop_agent.testing._tape import Recording
 
 each_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -97,6 +103,34 @@ def test_recorded_speech_is_heard_and_spoken(backend: Backend) -> None:
     heard, said = run_virtual(backend, scenario)
     assert heard == [QUESTIONS[0]]
     assert len(said) == 1366
+
+
+BODIES = [
+    pytest.param(recording, id=f"{story.name}-{number}")
+    for story in STORIES
+    for number, recording in enumerate(Cassette(story.file, "replay")._tape.recordings, 1)
+    if recording.request.path.endswith(("/chat/completions", "/responses"))
+]
+
+
+@pytest.mark.parametrize("recording", BODIES)
+def test_a_recorded_body_tells_the_same_wherever_it_is_cut(recording: Recording) -> None:
+    body = b"".join(piece for _, piece in recording.body)
+
+    def events(*pieces: bytes) -> list[ProviderEvent]:
+        made = iter(range(99))
+        kind = ResponsesTranslator if recording.request.path.endswith("/responses") else ChatTranslator
+        reader = BodyReader(kind("p", new_id=lambda: str(next(made))))
+        for piece in pieces:
+            reader.feed(piece)
+        reader.end()
+        assert reader.translator.failure is None
+        return [event for event in reader.translator.events if not isinstance(event, Progress)]
+
+    whole = events(body)
+    assert len(whole) > 2
+    for at in range(1, len(body), 97):
+        assert events(body[:at], body[at:]) == whole
 
 
 EVERY = int(os.environ.get("MICDROP_SWEEP_EVERY", "41"))
