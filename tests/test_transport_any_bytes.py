@@ -110,7 +110,7 @@ def ask(backend: str, steps: Callable[[], Sequence[Step]], seed: int) -> Seen:
 
         anyio.run(really, backend_options={"use_uvloop": True})
     else:
-        run_virtual(backend, main, on_step=seen.step)  # type: ignore[arg-type]  # one of BACKENDS
+        run_virtual(backend, main, on_step=seen.step)
     return seen
 
 
