@@ -305,7 +305,7 @@ def soak(session: nox.Session) -> None:
 @nox.session
 def fleet(session: nox.Session) -> None:
     """Workers behind HAProxy are killed, stopped and left without Redis (5 minutes; ``-- --kills 5`` is shorter)."""
-    install(session, "examples", extras="[call,redis]")
+    install(session, "examples", extras="[call,redis,trio]")
     session.run("python", "tests/fleet/kills.py", *session.posargs)
     session.run("python", "tests/fleet/troubles.py")
 

@@ -6,7 +6,7 @@ Each is a process of its own on 127.0.0.1:
 
 - ``valkey-server`` or ``redis-server`` (Debian: ``apt install valkey-server`` or ``redis-server``),
 - ``haproxy`` (Debian: ``apt install haproxy``), which sends a call to the worker with the fewest,
-- each worker: ``uvicorn worker:app``. One that dies is started again; SIGTERM (or Ctrl-C) ends all.
+- each worker: ``uvicorn worker:app``, or hypercorn on Trio. One that dies is started again; SIGTERM (or Ctrl-C) ends all.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ backend workers
 {servers}
 """
 
+SERVERS = {
+    "uvicorn": "uvicorn worker:app --log-level warning --port {port} --timeout-graceful-shutdown 30 --ws websockets-sansio",
+    # On Trio, in one process, which gets the signals itself.
+    "hypercorn": "hypercorn worker:app -k trio --workers 0 --log-level warning -b 127.0.0.1:{port}",
+}
+
 
 class Fleet:
     """The processes of a fleet; use it with ``with``.
@@ -61,11 +67,16 @@ class Fleet:
         workers: How many.
         port: Of HAProxy; 0: any that is free.
         environment: More variables for the workers.
-        redis: Start a server; ``False``: the workers get what ``environment`` says.
+        server: ``"uvicorn"`` on asyncio, or ``"hypercorn"`` on Trio.
     """
 
     def __init__(
-        self, workers: int, port: int = 0, environment: dict[str, str] | None = None, *, redis: bool = True
+        self,
+        workers: int,
+        port: int = 0,
+        environment: dict[str, str] | None = None,
+        *,
+        server: str = "uvicorn",
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fleet-"))
         self.port = port or free_port()
@@ -76,14 +87,13 @@ class Fleet:
         self.redis: subprocess.Popen[bytes] | None = None
         self.haproxy: subprocess.Popen[bytes] | None = None
         self.workers: list[subprocess.Popen[bytes]] = []
-        self._with_redis = redis
+        self._server = server
         self._over = threading.Event()
         self._nurse = threading.Thread(target=self._keep_alive, daemon=True)
 
     def __enter__(self) -> Self:
         try:
-            if self._with_redis:
-                self.start_redis()
+            self.start_redis()
             self.workers = [self._start_worker(port) for port in self.ports]
             for port in self.ports:
                 wait_for(f"http://127.0.0.1:{port}/fleet/live")
@@ -147,9 +157,8 @@ class Fleet:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _start_worker(self, port: int) -> subprocess.Popen[bytes]:
-        name = f"worker{self.ports.index(port)}"
-        command = [sys.executable, "-m", "uvicorn", "worker:app", "--log-level", "warning", "--port", str(port)]
-        return self._start(name, [*command, "--timeout-graceful-shutdown", "30", "--ws", "websockets-sansio"])
+        command = [part.format(port=port) for part in SERVERS[self._server].split()]
+        return self._start(f"worker{self.ports.index(port)}", [sys.executable, "-m", *command])
 
     def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -198,10 +207,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--server", choices=SERVERS, default="uvicorn")
     options = parser.parse_args()
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: ended.set())
-    with Fleet(options.workers, options.port) as fleet:
+    with Fleet(options.workers, options.port, server=options.server) as fleet:
         print(f"{options.workers} workers behind ws://127.0.0.1:{fleet.port}/call/NAME; logs in {fleet.folder}")
         try:
             ended.wait()

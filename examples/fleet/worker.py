@@ -1,10 +1,10 @@
 """One worker of a fleet: a call server whose calls move to another worker when this one dies.
 
-    browser ── WebSocket ──▶ HAProxy ──▶ this worker ──▶ Redis or Valkey: calls, and what is known of providers
+    browser ── WebSocket ──▶ HAProxy ──▶ this worker ──▶ Redis, Valkey or PostgreSQL: the calls
 
 It runs under any ASGI server; ``run.py`` starts several behind HAProxy:
 
-    REDIS_URL=redis://127.0.0.1:6379/0 uvicorn worker:app
+    STORE_URL=redis://127.0.0.1:6379/0 uvicorn worker:app
 
 The model, the speech services and their "language" are stand-ins (``stand_ins.py``) that need no key and no network:
 put yours there.
@@ -23,7 +23,7 @@ from starlette.routing import Mount, WebSocketRoute
 
 from micdrop_agent import Message
 from micdrop_agent.call import Call, Drain, starlette_link
-from micdrop_agent.store import RedisStore
+from micdrop_agent.store import PostgresStore, RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from micdrop_agent import Agent
+    from micdrop_agent.store import ConversationStore
 
-REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+STORE = os.environ.get("STORE_URL") or os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+"""Redis or Valkey (``redis://``), or PostgreSQL (``postgresql://``)."""
 LEASE = float(os.environ.get("FLEET_LEASE", "10"))
 """Seconds after which a worker that stands still has lost its calls."""
 
@@ -46,7 +48,7 @@ logging.basicConfig(format=f"{os.getpid()} %(levelname)s %(name)s: %(message)s")
 
 async def talk(websocket: WebSocket) -> None:
     """One connection of a call. The client of a worker that died comes back, with the same id, to another one."""
-    store: RedisStore = websocket.app.state.store
+    store: ConversationStore = websocket.app.state.store
     async with starlette_link(websocket) as link, Clerk(system_prompt="You take orders.") as agent:
         # The store has take_over=True: a client that connects again is the proof that the worker before is gone.
         recorder = await agent.attach(store, websocket.path_params["call_id"])
@@ -70,7 +72,8 @@ def waits_for_an_answer(agent: Agent) -> bool:
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None]:
     """What all calls of this worker share."""
-    async with RedisStore(REDIS, take_over=True, lease=LEASE) as store:
+    kind = PostgresStore if STORE.startswith("postgres") else RedisStore
+    async with kind(STORE, take_over=True, lease=LEASE) as store:
         app.state.store = store
         yield
 

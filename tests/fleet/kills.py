@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE.parents[1] / "examples" / "fleet"))
 
 from client import Caller  # noqa: E402 - from the folder of the example
 from monitor import Monitor  # noqa: E402 - from this folder
-from run import Fleet  # noqa: E402 - as above
+from run import SERVERS, Fleet  # noqa: E402 - as above
 
 from micdrop_agent import Message, ToolCall, ToolResult  # noqa: E402
 from micdrop_agent.store import RedisStore  # noqa: E402
@@ -190,13 +190,13 @@ class Driver:
         return False
 
 
-async def run(kills: int, calls: int, seed: int) -> tuple[Report, dict[str, Any]]:
+async def run(kills: int, calls: int, seed: int, server: str) -> tuple[Report, dict[str, Any]]:
     """Run it all."""
     began, chance, report = time.monotonic(), random.Random(seed), Report()
     folder = Path(os.environ.get("TMPDIR", "/tmp"))
     journal = folder / f"orders-{os.getpid()}.txt"
     journal.write_text("")
-    with Fleet(2, environment={"FLEET_ORDERS": str(journal), "FLEET_LEASE": "3"}) as fleet:
+    with Fleet(2, environment={"FLEET_ORDERS": str(journal), "FLEET_LEASE": "3"}, server=server) as fleet:
         monitor = Monitor(fleet.redis_port)
         async with asyncio.TaskGroup() as tasks, RedisStore(fleet.redis_url) as store:
             watching = tasks.create_task(monitor.run())
@@ -226,6 +226,7 @@ async def run(kills: int, calls: int, seed: int) -> tuple[Report, dict[str, Any]
     report.faults += [f"order {number} was placed {times} times" for number, times in orders.items() if times > 1]
     report.faults += re.findall(r"^Traceback.*", logs, re.MULTILINE)
     facts = {
+        "server": server,
         "kills": kills,
         "seconds": round(time.monotonic() - began),
         "connections_lost": report.losses,
@@ -260,8 +261,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--calls", type=int, default=6)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--server", choices=SERVERS, default="uvicorn")
     options = parser.parse_args()
-    report, facts = asyncio.run(run(options.kills, options.calls, options.seed))
+    report, facts = asyncio.run(run(options.kills, options.calls, options.seed, options.server))
     print(json.dumps({"seed": options.seed, **facts}))
     for fault in report.faults:
         print("FAULT", fault)
