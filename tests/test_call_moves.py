@@ -141,6 +141,27 @@ def test_what_is_stored_of_a_call_that_was_cut_is_what_the_conversation_has(back
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_agent_that_is_left_before_its_call_stores_its_conversation_all_the_same(backend: Backend) -> None:
+    store = SharedStore(delay=0.01)
+
+    async def scenario() -> list[Item]:
+        link, client = memory_link()
+        async with anyio.create_task_group() as tasks:
+            async with ScriptedAgent(["One two three four five six seven."]) as agent:
+                await agent.attach(store, "a")
+                call = Call(link, agent=agent, stt=ScriptedSTT(["Hello?"]), tts=Words(), speech=AsItComes)
+                tasks.start_soon(call.run)
+                client.speak()
+                await anyio.sleep(0.95)
+            client.close()
+            return list(agent.conversation)
+
+    conversation = run_virtual(backend, scenario)
+    assert "three" in spoken(conversation)
+    assert store.items == conversation
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_call_that_another_worker_has_closes_with_1001_at_once(backend: Backend) -> None:
     store, socket = SharedStore(), Socket()
     ran: list[str] = []

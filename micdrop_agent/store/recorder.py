@@ -321,6 +321,8 @@ class CallRecorder:
 
     async def finish(self, *, raising: bool) -> None:
         """Store what is left and give the call back; at the end of the agent's block."""
+        if self._view is not None:
+            self.show(None)
         core_of(self._agent).conversation.follow(None)
         with anyio.move_on_after(self._close_timeout, shield=True) as self._closing:
             await self._store_rest()
