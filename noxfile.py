@@ -264,6 +264,13 @@ def plugins(session: nox.Session) -> None:
 
 
 @nox.session
+def drains(session: nox.Session) -> None:
+    """Workers that stop, under each kind of server and in several processes; arguments go to pytest."""
+    install(session, "tests", extras="[trio]")
+    session.run("python", "-m", "pytest", "tests/test_drain_servers.py", *session.posargs, env={"MICDROP_DRAINS": "1"})
+
+
+@nox.session
 def openai2(session: nox.Session) -> None:
     """Clients of openai 2, which runs on httpx: handed in, they work like those of openai 3."""
     install(session, "tests", extras="[trio]")

@@ -53,3 +53,15 @@ async def plain(websocket: WebSocket) -> None:
 app = drain.wrap(
     Starlette(routes=[Mount("/fleet", drain.endpoint), WebSocketRoute("/call", talk), WebSocketRoute("/plain", plain)])
 )
+
+
+if __name__ == "__main__":  # a program that starts its server itself, on Trio
+    import sys
+
+    import trio
+    from hypercorn.config import Config
+    from hypercorn.trio import serve
+
+    config = Config()
+    config.bind = [sys.argv[1]]
+    trio.run(lambda: serve(app, config, shutdown_trigger=drain.wait))  # type: ignore[arg-type]  # any ASGI application

@@ -25,11 +25,16 @@ exceptions = pytest.importorskip("websockets.exceptions")
 HERE = Path(__file__).parent
 UVICORN = ["uvicorn", "drain_app:app", "--log-level", "warning", "--ws", "websockets-sansio", "--port"]
 HYPERCORN = ["hypercorn", "drain_app:app", "--workers", "0", "-b"]
+ON_TRIO = [HYPERCORN[0], "-k", "trio", *HYPERCORN[1:]]
 COMMANDS = {
     "uvicorn": UVICORN,
-    "hypercorn on trio": [HYPERCORN[0], "-k", "trio", *HYPERCORN[1:]],
+    "hypercorn on trio": ON_TRIO,
     "hypercorn on asyncio": HYPERCORN,
+    "a program with hypercorn": ["drain_app"],
 }
+ALWAYS = ("uvicorn", "hypercorn on trio")
+ALL = "MICDROP_DRAINS" in os.environ
+more = pytest.mark.skipif(not ALL, reason="with nox -s drains")
 
 
 class Server:
@@ -102,7 +107,7 @@ def until_audio(connection: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ALWAYS else more) for name in COMMANDS])
 def test_sigterm_lets_turns_end_refuses_and_closes_with_1001(name: str, tmp_path: Path) -> None:
     with served(COMMANDS[name], tmp_path / "log") as server, ExitStack() as stack:
         idle, busy, plain = (stack.enter_context(server.connect(path)) for path in ("/call", "/call", "/plain"))
@@ -137,3 +142,52 @@ def test_sigterm_lets_turns_end_refuses_and_closes_with_1001(name: str, tmp_path
         assert idle_at - began < busy_at - began < plain_at - began  # at once, with the turn, at the deadline
         server.process.wait(10)
     assert "Traceback" not in server.log.read_text(), server.log.read_text()
+
+
+def moved(connection: Any) -> bool:
+    """Whether the server closes it with the code after which the client comes back."""
+    return rest_of(connection)[1] == 1001
+
+
+@more
+def test_every_worker_of_uvicorn_drains(tmp_path: Path) -> None:
+    command = [*UVICORN[:-1], "--workers", "2", "--port"]
+    with served(command, tmp_path / "log") as server, ExitStack() as stack:
+        connections = [stack.enter_context(server.connect("/call")) for _ in range(4)]
+        for connection in connections:
+            until_audio(connection)
+        server.process.terminate()
+        assert all(map(moved, connections))
+        server.process.wait(15)
+    assert "Traceback" not in server.log.read_text(), server.log.read_text()
+
+
+@more
+@pytest.mark.parametrize("worker", ["asyncio", "trio"])
+def test_a_worker_process_of_hypercorn_is_drained_by_request(worker: str, tmp_path: Path) -> None:
+    """Its parent gets the signal, and tells it of that only when nothing is to be done any more."""
+    command = ["hypercorn", "drain_app:app", "-k", worker, "-b"]
+    with served(command, tmp_path / "log") as server, ExitStack() as stack:
+        idle, plain = (stack.enter_context(server.connect(path)) for path in ("/call", "/plain"))
+        until_audio(idle)
+        environment = {**os.environ, "MICDROP_DRAIN_TOKEN": "secret"}
+        drain = [sys.executable, "-m", "micdrop_agent.call.drain", f"http://{server.host}/fleet/drain"]
+        began = time.monotonic()
+        assert subprocess.run(drain, env={**environment, "MICDROP_DRAIN_TOKEN": "no"}, check=False).returncode == 1
+        assert subprocess.run(drain, env=environment, check=False).returncode == 0
+        assert 2 < time.monotonic() - began < 8  # it waits for the end of the drain
+        assert moved(idle)
+        assert moved(plain)
+        server.process.terminate()
+        server.process.wait(10)
+    assert "Traceback" not in server.log.read_text(), server.log.read_text()
+
+
+@more
+def test_a_second_signal_ends_the_grace(tmp_path: Path) -> None:
+    with served(UVICORN, tmp_path / "log", GRACE="60") as server, server.connect("/plain") as plain:
+        server.process.terminate()
+        time.sleep(0.5)
+        server.process.terminate()
+        assert moved(plain)
+        server.process.wait(5)
