@@ -3,7 +3,8 @@
     python benchmarks/peers.py > peers.json
     python benchmarks/failover_latency.py --spread > failover.json
     python benchmarks/concurrent_calls.py --counts 1,10,100,1000,10000 > calls.json
-    python benchmarks/plot.py --peers peers.json --failover failover.json --calls calls.json --out docs
+    python benchmarks/fleet_simulation.py > fleet.json
+    python benchmarks/plot.py --fleet fleet.json --peers peers.json --failover failover.json --calls calls.json --out docs
 
 Every drawing says what it was measured on, and a value stands beside every mark: nobody has to guess it
 from an axis. Colours are told apart without colour vision, and both on light and on dark paper.
@@ -222,6 +223,37 @@ def growth(told: dict[str, Any]) -> Drawing:
     return drawing
 
 
+FLEET: Final = (
+    ("requests to the dead provider, before a worker opened its circuit", ("asked_before",), OURS),
+    ("requests to it after that: late ones, and tries", ("asked_after_opened", "tries_while_dead"), ACCENT),
+    ("ms from the first worker that knows to the last", ("all_know_after_ms",), OURS),
+    ("messages a second to the bus, all workers together", ("bus_commands_per_s",), ACCENT),
+)
+
+
+def fleet(told: dict[str, Any]) -> Drawing:
+    """What the death of a provider costs, by the number of workers."""
+    rows = told["rows"]
+    drawing = Drawing(
+        "A provider dies, by the number of workers",
+        "Virtual time: SharedHealth and Drain are real, calls (1,000 an hour for each worker), provider and bus are modelled.",
+        96 * len(FLEET) + 4,
+    )
+    across = Scale(1, max(10, rows[-1]["workers"]), 90, WIDTH - 60, log=True)
+    for at, (name, keys, colour) in enumerate(FLEET):
+        values = [sum(row[key] or 0 for key in keys) for row in rows]
+        up = Scale(0, max(*values, 1) * 1.5, 122 + 96 * at, 66 + 96 * at)
+        points = [(across.at(row["workers"]), up.at(value)) for row, value in zip(rows, values, strict=True)]
+        drawing.line([(90, up.at(0)), (WIDTH - 60, up.at(0))], "#dfe2e6")
+        drawing.line(points, colour, 2)
+        drawing.text(16, 56 + 96 * at, name, size=12, ink=colour, weight="600")
+        for (x, y), value, row in zip(points, values, rows, strict=True):
+            drawing.dot(x, y, colour)
+            drawing.text(x, y - 8, f"{value:.3g}", size=12, anchor="middle", ink=colour)
+            drawing.text(x, up.at(0) + 14, f"{row['workers']:,}", size=11, anchor="middle", ink=OTHER)
+    return drawing
+
+
 def busy(told: dict[str, Any]) -> str:
     """A word about other work on the machine, if there was any: the drawing shall say so."""
     return f" Machine busy (load {told['load']})." if told["load"] > BUSY else ""
@@ -240,6 +272,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--failover", type=Path)
     parser.add_argument("--calls", type=Path)
+    parser.add_argument("--fleet", type=Path)
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
@@ -263,6 +296,8 @@ def main() -> None:
         failover(read(options.failover)).save(options.out / "failover.svg")
     if options.calls:
         growth(read(options.calls)).save(options.out / "growth.svg")
+    if options.fleet:
+        fleet(read(options.fleet)).save(options.out / "fleet.svg")
 
 
 if __name__ == "__main__":
