@@ -65,7 +65,7 @@ class Talk:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_call_ends_with_its_turn(backend: Backend) -> None:
     """One that is idle leaves at once, one that is answering when the answer was heard; a new one is refused."""
-    idle, busy, late = Talk(["Yes."]), Talk(["One two three.", 3.0, "Four."]), Talk(["Yes."])
+    idle, busy, late = Talk(["Yes."]), Talk(["One two. Three", 3.0, " four."]), Talk(["Yes."])
 
     async def scenario() -> None:
         async with assert_no_leaks(), Drain(grace=30) as drain, anyio.create_task_group() as tasks:
@@ -86,10 +86,33 @@ def test_each_call_ends_with_its_turn(backend: Backend) -> None:
     assert [talk.client.closed for talk in (idle, busy, late)] == [(1001, "")] * 3
     assert idle.ended_at is not None
     assert idle.ended_at < 5.1
-    # It pauses for 3 seconds before all of it goes to the voice: 19 characters at 16 a second, and the tail.
+    # Its first sentence is heard, it pauses for 3 seconds, and says 11 more characters at 16 a second; then the tail.
     assert busy.ended_at is not None
-    assert busy.ended_at == pytest.approx(5 + 3 + 19 / 16 + 0.25, abs=0.02)
+    # A rest of less than 100 ms is played after 600 ms more.
+    assert 5 + 3 + 11 / 16 + 0.25 <= busy.ended_at <= 5 + 3 + 11 / 16 + 0.25 + 0.6
     assert busy.client.audio
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_call_whose_client_does_not_read_leaves_when_it_has(backend: Backend) -> None:
+    slow = Talk(["Yes."])
+
+    async def scenario() -> None:
+        async with assert_no_leaks(), Drain(grace=30) as drain, anyio.create_task_group() as tasks:
+            tasks.start_soon(slow.run, drain)
+            await anyio.sleep(1)
+            slow.client.stall()
+            slow.client.speak()
+            await anyio.sleep(1)
+            drain.start()
+            await anyio.sleep(3)
+            assert drain.calls == 1
+            slow.client.stall(False)
+            await drain.wait()
+            assert anyio.current_time() == pytest.approx(5 + 4 / 16 + 0.25, abs=0.1)
+
+    run_virtual(backend, scenario)
+    assert slow.client.audio
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -270,7 +293,7 @@ _RELEASES = {"audio", "SkipAnswer", "CancelLastUserMessage"}
 def test_no_call_is_cut_inside_a_turn_none_outlives_the_deadline_and_none_is_new(
     backend: Backend, many: list[list[tuple[str, float]]], at: float, grace: float, first: bool
 ) -> None:
-    texts = ["One two. ", 2.0, "Three four five."]
+    texts = ["One two. Three", 2.0, " four five."]
     options: dict[str, Any] = {"first_message": "Welcome!"} if first else {}
     talks = [Talk(texts, [0.7, "Yes."], ["No."], heard=([0.3, "Hello?"], "And?", "", "So."), **options) for _ in many]
     late = [Talk(["Yes."]) for _ in range(2)]

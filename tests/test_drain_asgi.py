@@ -195,7 +195,7 @@ async def test_what_kubernetes_is_told_is_there() -> None:
             assert (await asked(drain, path))[0] == 200
         (metric,) = re.findall(r"metric:\n\s+name: (\w+)", told)
         assert f"\n{metric} ".encode() in (await asked(drain, "/fleet/metrics"))[1]
-    grace = number(r'DRAIN_GRACE\n\s+value: "(\d+)"')
+    grace = number(r'FLEET_GRACE\n\s+value: "(\d+)"')
     server = number(r"--timeout-graceful-shutdown=(\d+)")
     assert number(r"terminationGracePeriodSeconds: (\d+)") >= grace + module.CLEAN_UP + server + 5
     assert "micdrop_agent.call.drain" in told

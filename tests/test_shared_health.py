@@ -253,6 +253,18 @@ def test_news_that_were_lost_are_learned_later(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_child_whose_time_is_over_does_not_come_back_without_a_try(backend: Backend) -> None:
+    async def scenario(_bus: MemoryBus, registries: list[SharedHealth]) -> None:
+        registries[0].failed("a", ProviderError("slow down", kind="rate_limit", retry_after=1))
+        await anyio.sleep(40)  # the bus has told several times that nobody is out
+        assert [registry.state("a") for registry in registries] == ["open"] * 3
+        await anyio.sleep(0.1)
+        assert sorted(registry.state("a") for registry in registries) == ["half_open", "open", "open"]
+
+    workers(backend, 3, scenario)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_more_workers_do_not_report_more(backend: Backend) -> None:
     async def scenario(bus: MemoryBus, registries: list[SharedHealth]) -> None:
         async def answers() -> None:

@@ -285,7 +285,8 @@ class HealthRegistry:
                 logger.exception("a health listener raised; it is ignored")
 
     def _child(self, key: str) -> _Child:
-        return self._children.setdefault(key, _Child())
+        child = self._children.get(key)
+        return self._children.setdefault(key, _Child()) if child is None else child
 
 
 HEDGE_BURST: Final = 10.0
