@@ -20,10 +20,12 @@ from micdrop_agent import ChatAgent, ProviderError, Retry, Timeouts
 from micdrop_agent.providers.json_text import decode
 from micdrop_agent.providers.responses.chat_stream import ChatTranslator
 from micdrop_agent.providers.responses.http_stream import (
+    DENSE_BYTES,
     MAX_EVENTS,
     MAX_TEXT_CHARS,
     SLICE_BYTES,
     SLICE_EVENTS,
+    SLICE_LINES,
     BodyReader,
     HttpStream,
 )
@@ -151,6 +153,19 @@ def test_the_loop_has_its_turn_between_two_slices_of_a_flood(backend: Backend, f
     run_virtual(backend, scenario)
 
 
+@pytest.mark.parametrize("line", [b"data:\n", b"x\n", b"id: 1\n", b"error:\n", b":\n"])
+def test_a_slice_of_short_lines_is_smaller(line: bytes) -> None:
+    reader = BodyReader(ChatTranslator("p"))
+    reader.feed(WORD)
+    reader.feed(line * (65_536 // len(line)))
+    slices = 1
+    while reader.behind:
+        slices += 1
+        reader.catch_up()
+    assert 65_536 / slices / len(line) <= SLICE_LINES * 2
+    assert slices >= 65_536 / DENSE_BYTES - 1
+
+
 @pytest.mark.parametrize("prefix", [b"\n", b"\r\n", b" \n\t", b"\xef\xbb\xbf\n"])
 def test_blank_lines_before_the_first_event_are_not_kept(prefix: bytes) -> None:
     reader = BodyReader(ChatTranslator("p"))
@@ -163,6 +178,8 @@ def test_blank_lines_before_the_first_event_are_not_kept(prefix: bytes) -> None:
     late = BodyReader(ChatTranslator("p"))
     for _ in range(80):
         late.feed(b"\n" * 16_000)
+        while late.behind:
+            late.catch_up()
     assert late.translator.failure is not None
     assert "blank" in str(late.translator.failure)
 
