@@ -71,7 +71,7 @@ def test_every_invariant_holds_wherever_a_scenario_is_interrupted(scenario: Scen
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_invariant_holds_wherever_a_scenario_is_paused_and_goes_on(scenario: Scenario) -> None:
-    cancel_everywhere(scenario, inject="pause", every=7)  # each step would cost 25 seconds
+    cancel_everywhere(scenario, inject="pause", every=13)  # each step would cost 25 seconds
 
 
 @pytest.mark.parametrize("inject", EVERYWHERE)

@@ -321,5 +321,5 @@ def test_every_invariant_holds_wherever_it_is_interrupted(
     if not listen:
         nobody_listens(monkeypatch)
     names = ["cancel", "answer", "aclose", "task.cancel + scope"]
-    report = cancel_everywhere(scenario, inject=names if listen else names[:1], listen=listen, every=2)
-    assert report.points > 20
+    report = cancel_everywhere(scenario, inject=names if listen else names[:1], listen=listen, every=5)
+    assert report.points > 10

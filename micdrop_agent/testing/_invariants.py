@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent.events import ConversationSummarized, MessageAdded, MessageCorrected, UserMessageCancelled
+from micdrop_agent.events import (
+    ConversationSummarized,
+    MessageAdded,
+    MessageCorrected,
+    RoleChanged,
+    UserMessageCancelled,
+)
 from micdrop_agent.messages import Message, ToolResult, is_blank
 from micdrop_agent.pairs import first_open_call
 
@@ -128,6 +134,8 @@ def _wanted(trace: AnswerTrace, whole: Trace, *, stored: bool) -> str:
         wanted = wanted[trace.taken_back :]
     elif trace.taken_back:
         wanted = wanted[trace.taken_back :] or wanted
+    for text in whole.tool_texts:
+        wanted = wanted.replace(text, "")
     return wanted.removeprefix(whole.hook_text) if len(wanted) >= len(whole.hook_text) else ""
 
 
@@ -154,6 +162,8 @@ def _check_replay(trace: Trace) -> None:
             items[event.index : event.index + 1] = [] if event.new is None else [event.new]
         elif isinstance(event, ConversationSummarized):
             items[event.index : event.index + len(event.old)] = [event.summary]
+        elif isinstance(event, RoleChanged) and items and items[0] == event.old:
+            items[0] = event.new
         elif isinstance(event, UserMessageCancelled) and event.index is not None:
             del items[event.index]
     known = trace.final if trace.at_close is None else trace.at_close

@@ -119,6 +119,8 @@ class Trace:
     at_close: list[Item] | None = None
     """The conversation when the agent was closed: what is added later is not reported."""
     hook_text: str = ""
+    tool_texts: tuple[str, ...] = ()
+    """Chunks that tools spoke (fillers, ``turn.say``), which are not part of it either."""
     listened: bool = True
     """Whether the probe heard the events; else nothing is known of them."""
     error: BaseException | None = None
