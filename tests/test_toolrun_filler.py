@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import attrs
 import pytest
 from toolrun_support import chunks_of
 
@@ -147,6 +148,70 @@ def test_a_tool_gets_what_the_application_gave_its_agent(backend: Backend, *, ar
             assert isinstance(agent.deps, Database)
 
     run_virtual(backend, main)
+
+
+@attrs.frozen
+class Address:
+    street: str
+
+
+@attrs.frozen
+class Settings:
+    city: str
+    home: Address
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_a_parameter_of_the_type_of_deps_needs_no_mark(backend: Backend, *, around: bool) -> None:
+    """A class that JSON could give as well is an argument only where the application gives none."""
+
+    @tool
+    async def free(db: Database, day: str) -> list[int]:
+        return db.tables()
+
+    @tool
+    async def where(settings: Settings | None, floor: int = 0) -> str:
+        return f"{settings.home.street if settings else ''} {floor}"
+
+    def agent_with(made: Tool, deps: Any, arguments: dict[str, Any]) -> Agent:
+        inner = ScriptedAgent([Call(made.name, arguments), "Fine."], tools=[made], deps=None if around else deps)
+        return FallbackAgent([lambda: inner], deps=deps) if around else inner
+
+    async def main() -> None:
+        deps: Any
+        for made, deps, arguments, output in (
+            (free, Database(), {"day": "friday"}, "[2,5]"),
+            (where, Settings("Rome", Address("Via Appia")), {"floor": 2}, '"Via Appia 2"'),
+        ):
+            async with agent_with(made, deps, arguments) as agent:
+                assert await chunks_of(agent) == ["Fine."]
+                assert [item.output for item in agent.conversation if item.role == "tool_result"] == [output]
+                (offered,) = agent.tools
+                assert list(offered.parameters["properties"]) == list(arguments)
+                assert "$defs" not in offered.parameters
+        assert list(free.parameters["properties"]) == ["day"]
+        assert list(where.parameters["properties"]) == ["settings", "floor"]  # the tool itself stays as it was
+
+    run_virtual(backend, main)
+
+
+@pytest.mark.parametrize("deps", [None, "a text"])
+def test_a_tool_that_wants_other_deps_fails_and_the_log_says_why(
+    backend: Backend, deps: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    async def free(db: Database, day: str) -> list[int]:
+        return db.tables()
+
+    async def main() -> None:
+        async with ScriptedAgent([Call("free", {"day": "friday"}), "Hm."], tools=[free], deps=deps) as agent:
+            assert await chunks_of(agent) == ["Hm."]
+            assert [item.output for item in agent.conversation if item.role == "tool_result"] == [
+                '{"error":"the tool failed"}'
+            ]
+
+    run_virtual(backend, main)
+    assert "db is a Database, but the agent's deps are" in caplog.text
 
 
 @pytest.mark.parametrize("bad", ["", [], [1], 5])

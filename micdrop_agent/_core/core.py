@@ -121,7 +121,7 @@ class Core:
             auto_semantic_turn=options.auto_semantic_turn,
             auto_ignore_user_noise=options.auto_ignore_user_noise,
         )
-        self.toolset = ToolSet([*control, *options.tools])
+        self.toolset = ToolSet([*control, *options.tools], options.deps)
         self.extraction = None if options.extract is None else Extraction(self, options.extract)
         self.hub = EventHub(agent, self.log)
         self.state: guards.State = "new"

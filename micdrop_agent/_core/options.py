@@ -81,7 +81,8 @@ class SharedOptions:
     and stored in its place, a ``TurnContext`` is in the requests of that answer."""
 
     deps: Any = None
-    """An object of the application's own, for tools: a parameter annotated ``Deps[…]`` gets it, and ``agent.deps`` is it."""
+    """An object of the application's own, for tools: a parameter annotated with its type, or ``Deps[…]``, gets it, and
+    ``agent.deps`` is it."""
 
     record_interrupted: bool = attrs.field(default=True, validator=flag)
     """Store the heard part of a cut answer, marked ``interrupted``."""

@@ -119,6 +119,8 @@ class FallbackCore(Core):
         if child.state != "new":
             raise ValueError(f"factory {slot.index} returned an agent that is open or closed; return a new one")
         child.owner = self
+        own = self.options.deps
+        child.toolset.use_deps(self.root().options.deps if own is None else own)
         if self._prompt is not None:
             child.use_system(self._prompt)
         for name in self._removed:

@@ -8,6 +8,7 @@ None of them is shown to the model.
 
 from __future__ import annotations
 
+import enum
 import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
@@ -17,7 +18,7 @@ from micdrop_agent.tools._types import strip, union_members
 if TYPE_CHECKING:
     import inspect
 
-__all__ = ["ContextKind", "Deps", "context_kind"]
+__all__ = ["ContextKind", "Deps", "context_kind", "own_class"]
 
 ContextKind: TypeAlias = Literal["agent", "turn", "deps"]
 
@@ -36,6 +37,19 @@ OF_APPLICATION: Final = _OfApplication()
 
 Deps: TypeAlias = Annotated[T, OF_APPLICATION]
 """The type of a tool's parameter that gets what the agent was given as ``deps``: ``db: Deps[Database]``."""
+
+
+def own_class(hint: Any) -> type | None:
+    """The class that ``hint`` names, optional or not, if it is of the application or one of its libraries."""
+    hint = strip(hint)[0]
+    options = [each for each in union_members(hint) or (hint,) if each is not type(None)]
+    cls: Any = options[0] if len(options) == 1 else None
+    if not isinstance(cls, type) or issubclass(cls, enum.Enum):
+        return None
+    if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    found: type = cls
+    return found
 
 
 def context_kind(hint: Any, parameter: inspect.Parameter) -> ContextKind | None:

@@ -12,7 +12,7 @@ from micdrop_agent.tools._callables import innermost
 from micdrop_agent.tools._handwritten import normalize
 from micdrop_agent.tools._models import is_model, model_schema
 from micdrop_agent.tools._schema import SchemaBuilder
-from micdrop_agent.tools._signature import read_function, takes_value
+from micdrop_agent.tools._signature import read_function, takes_value, with_deps
 from micdrop_agent.tools._structure import Structurer
 from micdrop_agent.tools._types import Hints, is_class
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from micdrop_agent.tools._context import ContextKind
     from micdrop_agent.tools._schema import Schema
+    from micdrop_agent.tools._signature import Signature
 
 Call = Callable[[Any, "Mapping[ContextKind, Any]"], Any]
 """Calls the tool's function: the value made of the arguments, and what is not of the model."""
@@ -36,6 +37,8 @@ class Plan:
     call: Call
     prepare: Callable[[], None] = lambda: None
     """Does what the first ``value_of`` would do first, such as importing cattrs."""
+    for_deps: Callable[[type], Plan | None] = lambda _kind: None
+    """The plan where an argument of that type is no argument, but the ``deps`` of the agent; ``None`` if there is none."""
 
 
 def plan_function(function: Callable[..., Any]) -> Plan:
@@ -50,6 +53,11 @@ def plan_function(function: Callable[..., Any]) -> Plan:
     schema = _with_defs(builder.object_of(signature.fields), builder)
     structurer = Structurer(hints, builder)
     hints.forget_names()
+    return _planned(function, signature, schema, structurer)
+
+
+def _planned(function: Callable[..., Any], signature: Signature, schema: Schema, structurer: Structurer) -> Plan:
+    wanted = signature.wanted
 
     def value_of(given: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, list[str]]:
         # What was left out stays out: the function's own defaults apply, where they are its own.
@@ -60,9 +68,36 @@ def plan_function(function: Callable[..., Any]) -> Plan:
         }, problems
 
     def call(keywords: Any, given: Mapping[ContextKind, Any]) -> Any:
+        if wanted is not None and not _is_one(given["deps"], wanted):
+            deps = type(given["deps"]).__name__
+            raise TypeError(f"{signature.contexts['deps']} is a {wanted.__name__}, but the agent's deps are a {deps}")
         return function(**keywords, **{name: given[kind] for kind, name in signature.contexts.items()})
 
-    return Plan(schema, value_of, call, structurer.prepare)
+    def for_deps(kind: type) -> Plan | None:
+        other = with_deps(signature, kind)
+        return (
+            None if other is None else _planned(function, other, _without(schema, other.contexts["deps"]), structurer)
+        )
+
+    return Plan(schema, value_of, call, structurer.prepare, for_deps)
+
+
+def _is_one(value: object, wanted: type) -> bool:
+    return getattr(wanted, "_is_protocol", False) or isinstance(value, wanted)
+
+
+def _without(schema: Schema, name: str) -> Schema:
+    """``schema`` without the property ``name``, and without the definitions that only that one needs."""
+    rest = {**schema, "properties": {key: value for key, value in schema["properties"].items() if key != name}}
+    if "required" in rest:
+        rest["required"] = [key for key in rest["required"] if key != name]
+    defs: dict[str, Any] = dict(rest.pop("$defs", {}))
+    while unused := [
+        key for key in defs if f"#/$defs/{key}'" not in repr([rest, {k: v for k, v in defs.items() if k != key}])
+    ]:
+        for key in unused:
+            del defs[key]
+    return {**rest, "$defs": defs} if defs else rest
 
 
 def plan_class(cls: type, function: Callable[..., Any] | None) -> Plan:

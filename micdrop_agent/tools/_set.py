@@ -16,12 +16,14 @@ class ToolSet:
 
     Args:
         tools: Tools, or functions to make tools of.
+        deps: What the application gave the agent, for parameters of its type.
 
     Raises:
         ValueError: Two of them have one name.
     """
 
-    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), deps: object = None) -> None:
+        self._deps = deps
         self._by_name: dict[str, Tool] = {}
         self._version = 0
         for each in tools:
@@ -39,12 +41,20 @@ class ToolSet:
             TypeError: It is neither a tool nor a function that could be one.
             ValueError: There is a tool of that name already (providers refuse a second one).
         """
-        added = new if isinstance(new, Tool) else tool(new)
+        added = (new if isinstance(new, Tool) else tool(new)).for_deps(self._deps)
         if added.name in self._by_name:
             raise ValueError(f"there is a tool named {added.name!r} already; remove it first")
         self._by_name[added.name] = added
         self._version += 1
         return added
+
+    def use_deps(self, deps: object) -> None:
+        """Give parameters of the type of ``deps`` what the application gave, as far as they get nothing yet."""
+        if deps is None or self._deps is not None:
+            return
+        self._deps = deps
+        self._by_name = {name: each.for_deps(deps) for name, each in self._by_name.items()}
+        self._version += 1
 
     def remove(self, name: str) -> None:
         """Remove the tool of that name; an unknown name is ignored."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from micdrop_agent.tools._callables import innermost, name_of
-from micdrop_agent.tools._context import context_kind
+from micdrop_agent.tools._context import context_kind, own_class
 from micdrop_agent.tools._models import default_of, is_field_info
+from micdrop_agent.tools._schema import SchemaBuilder
 from micdrop_agent.tools._types import Field, strip
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Signature:
     """Parameters that the model does not see, by what they get."""
     defaults: Mapping[str, Callable[[], Any]] = attrs.Factory(dict[str, Any])
     """Values of those whose default the function does not have itself (pydantic's ``Field(…)``)."""
+    wanted: type | None = None
+    """The class of the parameter that gets ``deps``, where it is written without ``Deps[…]``."""
 
 
 def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
@@ -50,6 +53,7 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
     fields: list[Field] = []
     contexts: dict[ContextKind, str] = {}
     defaults: dict[str, Callable[[], Any]] = {}
+    wanted: type | None = None
     for parameter in _parameters(function):
         refused = _REFUSED_KINDS.get(parameter.kind)
         if refused is not None:
@@ -58,6 +62,8 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
             )
         hint = _resolve(function, parameter, hints)
         kind = context_kind(hint, parameter)
+        if kind is None and _only_code_makes(hint, hints):
+            kind, wanted = "deps", own_class(hint)
         if kind is not None:
             _only_one(contexts, kind, parameter.name, name)
             continue
@@ -78,7 +84,31 @@ def read_function(function: Callable[..., Any], hints: Hints) -> Signature:
             required=required,
         )
         fields.append(field if required else attrs.evolve(field, default=default))
-    return Signature(tuple(fields), contexts, defaults)
+    return Signature(tuple(fields), contexts, defaults, wanted)
+
+
+def _only_code_makes(hint: Any, hints: Hints) -> bool:
+    """Whether ``hint`` is a class of the application that no JSON becomes: the type of its ``deps``."""
+    if own_class(hint) is None:
+        return False
+    try:
+        SchemaBuilder(hints).build(hint, "")
+    except TypeError:
+        return True
+    return False
+
+
+def with_deps(signature: Signature, kind: type) -> Signature | None:
+    """``signature`` with the argument of a type of ``kind`` taken from the application; ``None`` if it has none."""
+    if "deps" in signature.contexts:
+        return None
+    for field in signature.fields:
+        cls = own_class(field.hint)
+        if cls is not None and cls in kind.__mro__:
+            rest = tuple(other for other in signature.fields if other is not field)
+            contexts: dict[ContextKind, str] = {**signature.contexts, "deps": field.key}
+            return attrs.evolve(signature, fields=rest, contexts=contexts, wanted=cls)
+    return None
 
 
 def takes_value(function: Callable[..., Any], hints: Hints) -> tuple[Mapping[ContextKind, str], str | None, bool]:

@@ -240,6 +240,11 @@ class Tool:
         """Whether a call ends the turn: a control tool, or one with ``skip_answer``."""
         return self.skip_answer or self.kind != "plain"
 
+    def for_deps(self, deps: object) -> Tool:
+        """This tool for an agent with ``deps``: an argument of the type of ``deps`` is filled with them, not by the model."""
+        plan = None if self._plan is None or deps is None else self._plan.for_deps(type(deps))
+        return self if plan is None else attrs.evolve(self, _plan=plan)
+
     def prepare(self) -> None:
         """Import now what the first call would import (cattrs), for instance while warming up."""
         if self._plan is not None:
