@@ -146,6 +146,7 @@ def test_an_agent_that_is_left_before_its_call_stores_its_conversation_all_the_s
 
     async def scenario() -> list[Item]:
         link, client = memory_link()
+        left: list[Item] = []
         async with anyio.create_task_group() as tasks:
             async with ScriptedAgent(["One two three four five six seven."]) as agent:
                 await agent.attach(store, "a")
@@ -154,7 +155,8 @@ def test_an_agent_that_is_left_before_its_call_stores_its_conversation_all_the_s
                 client.speak()
                 await anyio.sleep(0.95)
             client.close()
-            return list(agent.conversation)
+            left += agent.conversation
+        return left
 
     conversation = run_virtual(backend, scenario)
     assert "three" in spoken(conversation)

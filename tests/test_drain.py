@@ -317,5 +317,6 @@ def test_no_call_is_cut_inside_a_turn_none_outlives_the_deadline_and_none_is_new
         assert talk.ended_at <= at + grace + 1e-6
         if talk.ended_at < at + grace - 1e-6:
             assert _in_a_turn(talk) is None, talk.client.names
+        talk.probe.patience = at + grace + 1  # a turn that stalls is cut at the deadline, and no sooner
         check_call(talk.probe)
     assert all(talk.refused and not talk.client.frames for talk in late)

@@ -48,8 +48,7 @@ def own_class(hint: Any) -> type | None:
         return None
     if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
         return None
-    found: type = cls
-    return found
+    return cls  # pyright: ignore[reportUnknownVariableType] # any class at all, which has no better name
 
 
 def context_kind(hint: Any, parameter: inspect.Parameter) -> ContextKind | None:
