@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from micdrop_agent.call import Drain, _stop_signal
 from micdrop_agent.cli import _editor, _lines
-from micdrop_agent.cli._interrupts import interrupts
+from micdrop_agent.cli._interrupts import forgive_accepting, interrupts
 from micdrop_agent.testing import BACKENDS
 from micdrop_agent.transport import loop_stream, tls
 
@@ -60,6 +60,23 @@ def test_ctrl_c_is_waited_for_where_the_loop_has_no_signals(backend: Backend, mo
 
     assert seen == [signal.SIGINT]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_connection_that_comes_while_its_server_is_cancelled_is_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        forgive_accepting()
+        loop = asyncio.get_running_loop()
+        cancelled = loop.create_future()
+        cancelled.cancel()
+        loop.call_soon(cancelled.set_result, "a connection")  # as asyncio's own callback does
+        loop.call_soon(int, "no number")
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ValueError]
 
 
 def test_a_chat_is_interrupted_and_left_where_the_loop_has_no_signals() -> None:

@@ -109,10 +109,11 @@ def _ended_by_ctrl_c(command: Callable[..., Awaitable[int]]) -> Callable[..., Aw
         import anyio
 
         from micdrop_agent._core.groups import lone_error_unwrapped
-        from micdrop_agent.cli._interrupts import interrupts
+        from micdrop_agent.cli._interrupts import forgive_accepting, interrupts
 
         async def watch() -> None:
             async for _ in signals:
+                forgive_accepting()
                 tasks.cancel_scope.cancel()
 
         code: int | None = None

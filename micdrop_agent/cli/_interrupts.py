@@ -16,7 +16,7 @@ from micdrop_agent._event_loop import running_loop
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
-__all__ = ["interrupts"]
+__all__ = ["forgive_accepting", "interrupts"]
 
 _MANY = 16
 """Presses that wait to be read; of more than these at once, nobody means anything else."""
@@ -49,3 +49,20 @@ def _handed_on() -> Generator[AsyncIterator[signal.Signals]]:
             yield signals
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def forgive_accepting() -> None:
+    """Keep asyncio from reporting a connection that came just when its server was cancelled.
+
+    It hands the connection to a future that is cancelled already, which raises in a callback where nobody can
+    catch it; whoever pressed Ctrl-C would see a traceback.
+    """
+    loop: Any = running_loop()
+    if loop is None:
+        return
+
+    def report(loop: Any, context: dict[str, Any]) -> None:
+        if type(context.get("exception")).__name__ != "InvalidStateError":
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(report)
