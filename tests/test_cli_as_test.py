@@ -79,6 +79,9 @@ CALLS: dict[str, list[Item]] = {
     "started again after a tool": [
         PROMPT, user("When?"), *called("look", "{}", "9"), agent("We op", interrupted=True), agent("At nine."),
     ],
+    "names that Python reads otherwise": [
+        PROMPT, user("Go!"), *called("go", '{"\u00ba":1,"self":2,"tool":3,"größe":4}', "1"), agent("Done."),
+    ],
     "two texts": [PROMPT, user("When?"), agent("At "), agent("nine.")],
     "surrogate": [PROMPT, user("\udc80 ok"), agent("fine \ud83c ok")],
 }  # fmt: skip

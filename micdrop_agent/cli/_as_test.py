@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import keyword
 import re
+import unicodedata
 from pprint import pformat
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -247,7 +248,9 @@ def _expected(items: Sequence[Item], *, cut: bool) -> Iterator[str]:
 
 
 def _is_keyword(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+    # Python reads an identifier in its compatible form, in which "º" is "o".
+    same = unicodedata.normalize("NFKC", name) == name
+    return same and name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _in_docstring(text: str) -> str:
