@@ -9,7 +9,7 @@ and each subscriber gets a message 5 µs after the one before it.
     python benchmarks/fleet_simulation.py --workers 1000 --seed 2
 
 The story: the workers have been there for two minutes, with few turns; then calls come, and a second later the
-provider refuses every request. 5 seconds later it serves again, and 15 seconds after that a tenth of the workers is told
+provider refuses every request. 5 seconds later it serves again, and 30 seconds after that a tenth of the workers is told
 to stop. The result goes to stdout as one JSON line: counts, seconds, and messages a second on the bus.
 """
 
@@ -22,7 +22,7 @@ import json
 import logging
 import random
 import time
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from typing import Any, Final
 
 import anyio
@@ -45,7 +45,7 @@ CLIENT_RETURNS: Final = 1.0
 GRACE: Final = 25.0
 TURNS_A_SECOND: Final = CALLS_AN_HOUR / 3600 * CALL_S / TURN_S
 """Of one worker."""
-CALLS_COME, DIES, RETURNS, RESTART, END = 129.0, 130.0, 135.0, 150.0, 165.0
+CALLS_COME, DIES, RETURNS, RESTART, END = 129.0, 130.0, 135.0, 165.0, 180.0
 PROVIDER: Final = "provider"
 
 
@@ -79,12 +79,20 @@ class Worker:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.health = SharedHealth(fleet.bus, chance=fleet.dice.random)
+        self.health = SharedHealth(fleet.bus, failures=fleet.failures, chance=fleet.dice.random)
         self.drain = Drain(grace=GRACE, capacity=max(20, CALLS_AN_HOUR // 10), max_lag=None)
         self.health.on_change(self._changed)
 
     def _changed(self, change: Any) -> None:
         self.fleet.changes.append((anyio.current_time(), change.state))
+
+    async def live(self) -> None:
+        """Open what a worker has; calls come later."""
+        async with self.health:
+            self.fleet.tasks.start_soon(self.turns)
+            await self.fleet.calls_come.wait()
+            async with self.drain:
+                await anyio.sleep_forever()
 
     async def turns(self) -> None:
         """The turns of all its calls: each asks the provider, if that is in use here."""
@@ -153,8 +161,9 @@ class Client:
 class Fleet:
     """All of it."""
 
-    def __init__(self, size: int, seed: int) -> None:
+    def __init__(self, size: int, seed: int, failures: int) -> None:
         self.size = size
+        self.failures = failures
         self.dice = random.Random(seed)
         self.bus = ModelledBus(self.dice)
         self.dead = False
@@ -166,6 +175,7 @@ class Fleet:
         self.waits: list[float] = []
         self.cut = 0
         self.workers: list[Worker] = []
+        self.calls_come = anyio.Event()
         self.told: dict[str, Any] = {"workers": size}
         self.tasks: Any = None
         self._queue: list[tuple[float, int, Any]] = []
@@ -194,16 +204,14 @@ class Fleet:
 
     async def run(self) -> dict[str, Any]:
         """Live through the story."""
-        async with AsyncExitStack() as stack:
-            self.tasks = await stack.enter_async_context(anyio.create_task_group())
+        async with anyio.create_task_group() as self.tasks:
             for _ in range(self.size):
                 worker = Worker(self)
                 self.workers.append(worker)
-                await stack.enter_async_context(worker.health)
-                self.tasks.start_soon(worker.turns)
+                self.tasks.start_soon(worker.live)
             await self._reports_settle()
-            for worker in self.workers:
-                await stack.enter_async_context(worker.drain)
+            self.calls_come.set()
+            await anyio.sleep(0.1)
             for _ in range(round(self.size * CALLS_AN_HOUR / 3600 * CALL_S)):
                 self._call(self.dice.expovariate(1 / CALL_S))
             self._arrive()
@@ -280,6 +288,7 @@ def main() -> None:
     """Run the story for each size of the fleet."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", default="1,10,100,1000", help="sizes of the fleet")
+    parser.add_argument("--failures", type=int, default=3, help="in a row, after which a worker opens its circuit")
     parser.add_argument("--seed", type=int, default=1, help="of all that is chance")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
@@ -289,7 +298,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for size in map(int, options.workers.split(",")):
         began = time.process_time()
-        row = run_virtual("asyncio", Fleet(size, options.seed).run, max_steps=10_000_000)
+        row = run_virtual("asyncio", Fleet(size, options.seed, options.failures).run, max_steps=10_000_000)
         rows.append({**row, "cpu_s": round(time.process_time() - began, 1)})
     print(json.dumps({"rows": rows, "seed": options.seed, "calls_an_hour_per_worker": CALLS_AN_HOUR}))
 
