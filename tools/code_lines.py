@@ -21,17 +21,18 @@ from check_rules import code_lines
 ROOTS: Final = ("micdrop_agent", "tests")
 FEATURES: Final = {
     "": "images",
-    "_core": "filler guess race resume role scopes spoken_pipe threads",
+    "_core": "detach farewell filler guess pause quiet race resume role scopes spoken_pipe threads",
     "call": "*",
-    "fallback": "bus shared",
-    "model": "ask context",
+    "cli": "_as_test",
+    "fallback": "ask bus shared",
+    "model": "ask context summary",
     "providers": "anthropic gemini quirks",
     "providers/requests": "block_dialect claude_dialect gemini_dialect",
     "providers/responses": "claude_stream gemini_stream thoughts",
     "speech": "*",
-    "store": "redis redis_scripts",
-    "testing": "_block_dialects _call _call_probe _call_sweep _cassette _nearest _played _recorder _secrets _stores"
-    " _tape _tape_reader _watched",
+    "store": "lease postgres postgres_link redis redis_scripts",
+    "testing": "_block_writers _call _call_probe _call_sweep _cassette _nearest _played _recorder _secrets _stores"
+    " _tape _tape_reader _watched _talk _judge _course",
     "text": "blocks guesses marks template_marks written",
     "tools": "_mcp _models _patterns _references _typed",
     "tracing": "call_page call_timeline otel_call",
