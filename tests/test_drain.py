@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_support import searching
 
-from micdrop_agent.call import Call, CallRefusedError, Drain
+from micdrop_agent.call import AsItComes, Call, CallRefusedError, Drain
 from micdrop_agent.testing import (
     BACKENDS,
     HANG,
@@ -65,7 +65,7 @@ class Talk:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_call_ends_with_its_turn(backend: Backend) -> None:
     """One that is idle leaves at once, one that is answering when the answer was heard; a new one is refused."""
-    idle, busy, late = Talk(["Yes."]), Talk(["One two. Three", 3.0, " four."]), Talk(["Yes."])
+    idle, busy, late = Talk(["Yes."]), Talk(["One two. Three", 3.0, " four."], speech=AsItComes), Talk(["Yes."])
 
     async def scenario() -> None:
         async with assert_no_leaks(), Drain(grace=30) as drain, anyio.create_task_group() as tasks:
@@ -86,10 +86,10 @@ def test_each_call_ends_with_its_turn(backend: Backend) -> None:
     assert [talk.client.closed for talk in (idle, busy, late)] == [(1001, "")] * 3
     assert idle.ended_at is not None
     assert idle.ended_at < 5.1
-    # Its first sentence is heard, it pauses for 3 seconds, and says 11 more characters at 16 a second; then the tail.
+    # Its first words are heard, it pauses for 3 seconds, and says 6 more characters at 16 a second; then the tail: 8.625 s.
     assert busy.ended_at is not None
     # A rest of less than 100 ms is played after 600 ms more.
-    assert 5 + 3 + 11 / 16 + 0.25 <= busy.ended_at <= 5 + 3 + 11 / 16 + 0.25 + 0.6
+    assert 8.62 <= busy.ended_at <= 8.62 + 0.61
     assert busy.client.audio
 
 
@@ -294,7 +294,7 @@ def test_no_call_is_cut_inside_a_turn_none_outlives_the_deadline_and_none_is_new
     backend: Backend, many: list[list[tuple[str, float]]], at: float, grace: float, first: bool
 ) -> None:
     texts = ["One two. Three", 2.0, " four five."]
-    options: dict[str, Any] = {"first_message": "Welcome!"} if first else {}
+    options: dict[str, Any] = {"first_message": "Welcome!" if first else None, "speech": AsItComes}
     talks = [Talk(texts, [0.7, "Yes."], ["No."], heard=([0.3, "Hello?"], "And?", "", "So."), **options) for _ in many]
     late = [Talk(["Yes."]) for _ in range(2)]
 

@@ -19,7 +19,7 @@ import math
 import uuid
 from collections import deque
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -303,6 +303,8 @@ class SharedHealth(HealthRegistry):
             self._wanted[news["key"]] = self._clock() + PROBE
 
     def _lost(self, error: BaseException) -> None:
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         self._reached = False
         if not self._warned:
             self._warned = True
