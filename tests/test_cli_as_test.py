@@ -82,6 +82,7 @@ CALLS: dict[str, list[Item]] = {
     "names that Python reads otherwise": [
         PROMPT, user("Go!"), *called("go", '{"\u00ba":1,"self":2,"tool":3,"größe":4}', "1"), agent("Done."),
     ],
+    "cut in a tag": [PROMPT, user("Tell me"), agent("Once <thi", interrupted=True), user("1"), agent("<", interrupted=True)],
     "two texts": [PROMPT, user("When?"), agent("At "), agent("nine.")],
     "surrogate": [PROMPT, user("\udc80 ok"), agent("fine \ud83c ok")],
 }  # fmt: skip

@@ -30,6 +30,9 @@ INTERRUPTED_AFTER_S: Final = 0.5
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What a tool may be called; a call of anything else is answered by the library."""
 
+_HELD_BACK: Final = re.compile(r"[<\[`{][^>\]`}]*$")
+"""What may be the beginning of a tag: of a text that breaks off there, an agent may not have said it yet."""
+
 _CUT: Final = '{"error":"cancelled"}'
 
 _FILE: Final = '''\
@@ -175,7 +178,8 @@ class _Script:
                 reply.append({"text": [_spoken(item)]})
         cut = called or _is_cut(items[-1])
         if cut and not called:
-            reply.append({"silence": True})
+            # What may begin a tag, or the name of a tool, is held back until something else follows.
+            reply += [{"text": [" …"]}, {"silence": True}]
         self.replies.append(reply)
         if called and not _is_cut(items[-1]):
             self.replies.append([{"silence": True}])  # whatever ended the turn: the model said nothing more
@@ -233,7 +237,9 @@ def _arguments(call: ToolCall) -> dict[str, Any] | None:
 def _expected(items: Sequence[Item], *, cut: bool) -> Iterator[str]:
     for item in items:
         if isinstance(item, Message):
-            yield f"said({_spoken(item)!r})"
+            said = _HELD_BACK.sub("", _spoken(item)) if _is_cut(item) else _spoken(item)
+            if said.strip():
+                yield f"said({said!r})"
         elif isinstance(item, ToolCall):
             found = _arguments(item) or {}
             named = [f"{name}={value!r}" for name, value in found.items() if _is_keyword(name)]
