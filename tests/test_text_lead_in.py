@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from micdrop_agent.text.joining import LeadInFilter, SeamFilter
 from micdrop_agent.text.joining.lead_in import MAX_CHARS, PATIENCE
+from micdrop_agent.text.joining.lead_words import LEAD_INS
 
 
 def joined(partial: str, *chunks: str) -> str:
@@ -176,3 +177,37 @@ def test_nothing_is_lost_without_a_repetition(words: list[str], said: str) -> No
     text = " ".join(words)
     plain = SeamFilter(said)
     assert joined(said, text) == said + plain.feed(text) + plain.finish()
+
+
+@pytest.mark.parametrize("language", LEAD_INS)
+def test_assent_that_says_something_is_said(language: str) -> None:
+    """It is made of an assent and of words of apologies, and is neither."""
+    words = LEAD_INS[language]
+    blank = "" if language in {"ja", "zh"} else " "
+    partial = {"ja": "電話番号は", "zh": "我们的电话是"}.get(language, "Zebra quilt")
+    for assent in words.alone:
+        for first, second in itertools.pairwise(sorted(words.tails)):
+            reply = f"{assent}{blank}{first}{blank}{second}. {partial} 9."
+            if any(
+                f"{assent}{blank}{first}{blank}".startswith(head)
+                for head in (*words.heads, *words.alone)
+                if head != assent
+            ):
+                continue
+            lead_in = LeadInFilter(partial)
+            assert (lead_in.feed(reply) + lead_in.finish()).strip() == reply
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Of course it was your mistake. Please call us back.",
+        "My last answer was right. Please call us back.",
+        "It seems I was there. Please call us back.",
+        "Here is the mistake. Please call us back.",
+        "Sure I left it there. Please call us back.",
+    ],
+)
+def test_a_clause_of_known_words_that_says_something_is_said(reply: str) -> None:
+    lead_in = LeadInFilter("Please call us")
+    assert (lead_in.feed(reply) + lead_in.finish()).strip() == reply

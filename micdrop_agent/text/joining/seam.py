@@ -183,6 +183,8 @@ class SeamFilter:
         if self._exact and not whole and repeated == 0:
             # One equal word right after itself is meant, when the model sees where it goes on.
             return None
+        if repeated == 0 and not whole and is_unspaced(raw[0]):
+            return None  # one sign is half a word: behind "は" comes "はい" too, and loses its beginning (D15)
         if key == last.key:
             return len(raw)
         if not self._broken or _key(raw[: len(last.raw)]) != last.key:
