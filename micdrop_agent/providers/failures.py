@@ -21,6 +21,7 @@ from micdrop_agent.errors import ProviderError
 from micdrop_agent.providers.error_words import codes_of_words
 from micdrop_agent.providers.failure_codes import KIND_OF_CODE, KIND_OF_STATUS, PLAIN, STRONG
 from micdrop_agent.providers.json_text import as_dict, as_list, decode, encode_loosely, is_dict
+from micdrop_agent.providers.secret_forms import hide_forms, shows_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,9 +37,6 @@ _MAX_CODE: Final = 100
 _PAGE_BYTES: Final = 4096
 
 _MAX_SEARCHED: Final = 8192
-
-_MIN_SECRET: Final = 6
-"""A local server's key is often one letter or "none", which would blot out half a message."""
 
 _CLIENT_ERRORS: Final = 400
 _REQUEST_TIMEOUT: Final = 408
@@ -312,8 +310,7 @@ def _date(value: str | None) -> float | None:
 
 def hide_secrets(text: str, secret: str | None = None) -> str:
     """``text`` on one line, bounded, without what looks like a key."""
-    if secret and len(secret) >= _MIN_SECRET:
-        text = text.replace(secret, "***")
+    text = hide_forms(text[:_MAX_SEARCHED], secret)
     # Looked through far beyond what is kept: a key that a limit cuts in two is still one.
     text = _SECRETS.sub("***", " ".join(text[:_MAX_SEARCHED].split()))
     return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
@@ -329,7 +326,7 @@ def without_secrets(error: ProviderError, secret: str | None) -> ProviderError:
     clean = True
     while each is not None and clean:
         text = str(each)
-        clean = not (secret and len(secret) >= _MIN_SECRET and secret in text) and not _SECRETS.search(text)
+        clean = not shows_form(text[:_MAX_SEARCHED], secret) and not _SECRETS.search(text)
         each = each.__cause__ or each.__context__
     if clean:
         return error

@@ -16,6 +16,7 @@ from micdrop_agent.errors import ProviderError
 from micdrop_agent.model.protocol import Usage
 from micdrop_agent.providers.failures import hide_secrets, stream_error
 from micdrop_agent.providers.json_text import as_dict, as_list, decode, is_dict, is_list, whole_letters
+from micdrop_agent.providers.secret_forms import hide_forms
 
 if TYPE_CHECKING:
     from micdrop_agent.errors import FailureKind
@@ -100,8 +101,9 @@ class Translator(ABC):
 
     def fail(self, kind: FailureKind, what: str, *, retryable: bool | None = None) -> None:
         """End the response with an error of ours about it."""
+        words = hide_forms(what, self._secret)
         self.failure = ProviderError(
-            f"{self._provider} {what}", kind=kind, provider=self._provider, retryable=retryable
+            f"{self._provider} {words}", kind=kind, provider=self._provider, retryable=retryable
         )
 
     @abstractmethod
