@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOTAL_S: Final = 1.0
+PATIENCE_S: Final = 60
 GOOD: Final = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 WORD: Final = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
 
@@ -187,9 +188,13 @@ def attack(name: str, who: str, loop: str) -> dict[str, Any]:
         server.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         command = [sys.executable, __file__, "--one", who, "--url", url, "--loop", loop]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        server.terminate()
-        server.join()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        except subprocess.TimeoutExpired:  # not even a cancel scope ends it
+            return {"end": f"hung for {PATIENCE_S} s", "lag_ms": PATIENCE_S * 1e3}
+        finally:
+            server.terminate()
+            server.join()
     lines = done.stdout.splitlines()
     return json.loads(lines[-1]) if lines else {"end": "died", "error": done.stderr[-200:]}
 

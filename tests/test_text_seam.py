@@ -230,3 +230,13 @@ def test_the_recorded_seam_is_joined() -> None:
 
 def test_case_c_17_says_each_word_once() -> None:
     assert at_each_cut("We open at ", "We open at nine.") == "We open at nine."
+
+
+@pytest.mark.parametrize(
+    ("partial", "reply"),
+    [("The pool is", "Is it closed? Yes."), ("We know that", "That costs nine."), ("Es ist so", "So geht es nicht.")],
+)
+def test_a_sentence_that_begins_with_the_last_word_is_said(partial: str, reply: str) -> None:
+    for cut in range(len(reply)):
+        seam = SeamFilter(partial)
+        assert (seam.feed(reply[:cut]) + seam.feed(reply[cut:]) + seam.finish()).strip() == reply

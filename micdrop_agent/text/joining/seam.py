@@ -185,6 +185,8 @@ class SeamFilter:
             return None
         if repeated == 0 and not whole and is_unspaced(raw[0]):
             return None  # one sign is half a word: behind "は" comes "はい" too, and loses its beginning (D15)
+        if repeated == 0 and not whole and raw[1:] and raw[0].isupper() and raw == last.raw.capitalize() != last.raw:
+            return None  # a sentence of its own: "The pool is", and then "Is it closed? Yes."
         if key == last.key:
             return len(raw)
         if not self._broken or _key(raw[: len(last.raw)]) != last.key:
