@@ -162,6 +162,24 @@ def test_beyond_the_bound_it_is_cancelled_with_its_answer(backend: Backend) -> N
 
 
 @both
+def test_tools_that_end_in_one_moment_are_told_in_the_order_of_their_calls(backend: Backend) -> None:
+    async def scenario() -> None:
+        calls = [Call("book", call_id=f"c{n}") for n in range(4)]
+        async with ScriptedAgent([calls], ["Fine."], tools=[_slow()]) as agent:
+            late = log_of(agent, ToolFinishedLate)
+            agent.on(ToolFinishedLate, lambda _: agent.answer())  # and each is spoken of before the next comes
+            agent.answer()
+            await anyio.sleep(0.5)
+            agent.cancel()
+            await anyio.sleep(200)
+            told = [event.call.tool_call_id for event in late if isinstance(event, ToolFinishedLate)]
+            assert told == ["c0", "c1", "c2", "c3"]
+            assert len(pairs(agent)) == 8
+
+    run_virtual(backend, scenario)
+
+
+@both
 @pytest.mark.parametrize("what", ["raises", "times out", "thread", "native"])
 def test_how_it_ends_late(backend: Backend, what: str) -> None:
     if what == "native" and backend == "trio":

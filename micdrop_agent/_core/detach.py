@@ -9,9 +9,11 @@ tests/test_toolrun_detach.py.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from micdrop_agent._core.quiet import until_quiet
@@ -38,6 +40,9 @@ class Detachable:
 
     run: ToolRun
     loose: bool = False
+    number: int = attrs.field(factory=count().__next__)
+    """They are called in this order."""
+    _delivered: bool = False
     _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     _done: anyio.Event = attrs.field(factory=anyio.Event)
 
@@ -60,8 +65,28 @@ class Detachable:
         finally:
             self._done.set()
         if self.loose and self.run.output is not None:
-            await until_quiet(self.run.turn.root, heard=True)
-            self._deliver(self.run.output)
+            await self._wait_to_deliver()
+
+    async def _wait_to_deliver(self) -> None:
+        root = self.run.turn.root
+        root.tools_at_work[self.run] = None
+        try:
+            # Tools that end in one moment do so in any order: the one that was called first comes first (invariant 15).
+            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
+            while self.due:
+                await until_quiet(root, heard=True)
+                waiting = [run.late for run in root.tools_at_work if run.late is not None and run.late.due]
+                waiting.sort(key=lambda late: late.number)
+                if waiting:  # one at a time: a listener may have it spoken at once
+                    waiting[0].deliver()
+        finally:
+            root.tools_at_work.pop(self.run, None)
+
+    @property
+    def due(self) -> bool:
+        """Whether it has a result that nobody was told."""
+        return self.loose and self.run.over and self.run.output is not None and not self._delivered
 
     def _let_go(self) -> bool:
         """The answer is cut: whether the tool may go on without it. Synchronous, within ``cancel()``."""
@@ -71,9 +96,11 @@ class Detachable:
             self.loose = others < root.options.max_detached
         return self.loose
 
-    def _deliver(self, output: str) -> None:
+    def deliver(self) -> None:
         """Store the result as that of a new call: the old one has its result, and a pair is never taken apart."""
-        root, asked = self.run.turn.root, self.run.call.item
+        root, asked, output = self.run.turn.root, self.run.call.item, self.run.output
+        assert output is not None  # it is due
+        self._delivered = True
         history = root.conversation
         call = ToolCall(_unused_id(asked.tool_call_id, history), asked.tool_name, asked.parameters)
         result = ToolResult(call.tool_call_id, call.tool_name, output)
