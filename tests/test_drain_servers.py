@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class Server:
                 env={**os.environ, **environment},
                 stdout=output,
                 stderr=output,
+                start_new_session=True,  # so that a test that fails leaves no worker of the server behind
             )
 
     def get(self, path: str, token: str | None = None) -> tuple[int, Any]:
@@ -88,7 +90,8 @@ def served(command: list[str], log: Path, **environment: str) -> Generator[Serve
         server.until_ready()
         yield server
     finally:
-        server.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(server.process.pid, signal.SIGKILL)
         server.process.wait(10)
 
 
