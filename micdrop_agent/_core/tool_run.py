@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import attrs
 
-from micdrop_agent._core.detach import Detachable
 from micdrop_agent._core.filler import speak_filler
 from micdrop_agent._core.groups import lone_error_unwrapped
 from micdrop_agent._core.home import cancelled_from_outside
@@ -31,6 +30,7 @@ from micdrop_agent.events import AnswerSkipped, ToolCalled
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+    from micdrop_agent._core.detach import Detachable
     from micdrop_agent._core.ledger import OpenCall
     from micdrop_agent._core.log import SafeLog
     from micdrop_agent._core.turn import Turn
@@ -129,6 +129,8 @@ async def run_call(turn: Turn, call: OpenCall, outcome: ToolsOutcome, *, apart: 
         turn.root.spawn(partial(speak_filler, run, run.tool), f"micdrop filler {name}")
     if run.tool is not None and run.tool.on_cancel == "detach":
         run.apart = True
+        from micdrop_agent._core.detach import Detachable
+
         run.late = Detachable(run)
         await run.late.wait(lambda: _to_its_end(run, outcome))
     else:
