@@ -59,6 +59,14 @@ def test_a_cache_that_fills_once_is_none() -> None:
     assert leaks(run) == []
 
 
+def test_a_heap_that_grows_to_what_many_calls_hold_is_none_until_it_grows_on() -> None:
+    short, long = told({"rss_kib": 2000}), told({"rss_kib": 5000})
+    for sample in (*short["samples"], *long["samples"]):
+        sample["connections"] *= 20  # 120 calls at once
+    assert leaks(short) == []
+    assert leaks(long) == ["rss_kib: +50.00 per answer, +30000 in all"]
+
+
 def test_warnings_errors_and_runs_that_show_nothing_are_no_success() -> None:
     assert leaks({**told(), "complaints": ["unclosed socket"], "error": "it broke"}) == [
         "reported: unclosed socket",
