@@ -237,7 +237,7 @@ def proxies(session: nox.Session) -> None:
 
 @nox.session
 def sweep(session: nox.Session) -> None:
-    """Every cancel point of the recorded calls, 18,000 of them, in two minutes; the tests try a part."""
+    """Every cancel point of the recorded calls, 18,000 of them, in a minute; the tests try ten thousand."""
     install(session, "tests", extras="[trio]")
     session.run(
         *(
