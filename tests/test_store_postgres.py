@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from lease_support import check_take_over, until
 from postgres_support import Postgres, needs_postgres
 
 from micdrop_agent import CallInUseError, CallMovedError, Message, StoreError
@@ -14,7 +16,7 @@ from micdrop_agent.store import CallLog, Change, LeasedCallLog, PostgresStore
 from micdrop_agent.testing import ScriptedAgent, check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
 pytestmark = needs_postgres
 
@@ -33,35 +35,14 @@ async def say(agent: ScriptedAgent, text: str) -> None:
     await agent.answer().wait()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a recorder has no event for what these tests ask
-        await anyio.sleep(0.02)
-
-
 async def test_the_postgres_store_keeps_the_contract(server: Postgres, anyio_backend_name: str) -> None:
     with anyio.fail_after(60):
         await check_store(lambda: PostgresStore(server.dsn, schema=f"check_{anyio_backend_name}"))
 
 
 async def test_a_call_that_is_taken_over_is_lost_to_its_old_writer_at_once(server: Postgres) -> None:
-    reported: list[Exception] = []
     async with PostgresStore(server.dsn, lease=0.6) as old, PostgresStore(server.dsn, take_over=True) as new:
-        async with ScriptedAgent(["Yes."]) as agent, ScriptedAgent(["No."]) as other:
-            recorder = await agent.attach(old, "moved", on_error=reported.append)
-            agent.add_user_message("One.")
-            await agent.flush()
-            await other.attach(new, "moved")
-            other.add_user_message("Two.")
-            await other.flush()
-            with anyio.fail_after(10):  # the lease tells it, without a change of its own
-                await until(lambda: recorder.moved)
-            agent.add_user_message("Nobody else's.")
-            with pytest.raises(CallMovedError):
-                await agent.flush()
-        assert [type(error) for error in reported] == [CallMovedError]
-        stored = await new.load("moved")
-    assert stored == list(other.conversation)
-    assert Message("user", "Nobody else's.") not in stored
+        await check_take_over(old, new)
 
 
 async def test_a_call_is_free_when_the_lease_of_a_dead_worker_has_ended(
@@ -249,3 +230,13 @@ def test_an_option_that_is_wrong_is_refused(options: dict[str, Any]) -> None:
     given: dict[str, Any] = {"dsn": "host=localhost", **options}
     with pytest.raises((TypeError, ValueError), match=next(iter(options))):
         PostgresStore(**given)
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://me:hunter2%zz@localhost/calls", "host=localhost password='hunter2", "host=localhost hunter2"]
+)
+def test_a_password_in_a_damaged_connection_string_is_in_no_error(dsn: str) -> None:
+    with pytest.raises(ValueError, match="dsn is not a connection string") as caught:
+        PostgresStore(dsn)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 import pytest
+from lease_support import check_take_over, until
 from redis_support import Server, needs_server
 
 from micdrop_agent import CallInUseError, CallMovedError, Message, StoreError
@@ -19,7 +20,7 @@ from micdrop_agent.store import Change, RedisStore
 from micdrop_agent.testing import ScriptedAgent, check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from pathlib import Path
 
 pytestmark = [
@@ -59,24 +60,8 @@ async def test_the_redis_store_keeps_the_contract(shared: Server) -> None:
 
 
 async def test_a_call_that_is_taken_over_is_lost_to_its_old_writer_at_once(shared: Server) -> None:
-    reported: list[Exception] = []
     async with RedisStore(shared.url, lease=0.9) as old, RedisStore(shared.url, take_over=True) as new:
-        async with ScriptedAgent(["Yes."]) as agent, ScriptedAgent(["No."]) as other:
-            recorder = await agent.attach(old, "moved", on_error=reported.append)
-            agent.add_user_message("One.")
-            await agent.flush()
-            await other.attach(new, "moved")
-            other.add_user_message("Two.")
-            await other.flush()
-            with anyio.fail_after(10):  # the lease tells it, without a change of its own
-                await until(lambda: recorder.moved)
-            agent.add_user_message("Nobody else's.")
-            with pytest.raises(CallMovedError):
-                await agent.flush()
-        assert [type(error) for error in reported] == [CallMovedError]
-        stored = await new.load("moved")
-    assert stored == list(other.conversation)
-    assert Message("user", "Nobody else's.") not in stored
+        await check_take_over(old, new)
 
 
 async def test_a_call_is_free_when_the_lease_of_a_dead_worker_has_ended(shared: Server) -> None:
@@ -227,11 +212,6 @@ async def test_a_server_that_is_full_takes_what_it_missed_when_it_has_room(serve
             await say(agent, "when it has room")
             await agent.flush()
         assert await store.load("a") == list(agent.conversation)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a recorder has no event for what these tests ask
-        await anyio.sleep(0.02)
 
 
 async def say(agent: ScriptedAgent, text: str) -> None:

@@ -8,9 +8,10 @@ The invariants are those of ``store.lease``; what the server does is in ``store.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from micdrop_agent.options import check_count, check_flag, check_seconds
+from micdrop_agent.options import check_count, check_flag, check_seconds, check_text
 from micdrop_agent.store import postgres_functions as functions
 from micdrop_agent.store.lease import LeasedCall, Owner, items_of, writer_name
 from micdrop_agent.store.postgres_link import Link
@@ -57,6 +58,7 @@ class PostgresStore:
         connections: int = 4,
     ) -> None:
         try:
+            import psycopg
             from psycopg.conninfo import conninfo_to_dict
         except ImportError as error:
             raise ImportError("PostgresStore needs psycopg: pip install 'micdrop-agent[postgres]'") from error
@@ -65,10 +67,13 @@ class PostgresStore:
         check_count("connections", connections, least=1)
         if not re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema):
             raise ValueError(f"schema must be lower-case letters, digits and underscores, not {schema!r}")
-        try:
+        check_text("dsn", dsn)
+        place: dict[str, Any] | None = None
+        with suppress(psycopg.Error, ValueError):
             place = conninfo_to_dict(dsn)
-        except Exception as error:
-            raise ValueError("dsn is not a connection string of PostgreSQL") from error  # without a password
+        # Raised outside of a handler: psycopg's words quote what it could not read, and that may be the password.
+        if place is None:
+            raise ValueError("dsn is not a connection string of PostgreSQL")
         self._take_over = take_over
         self._name = f"{place.get('host', 'localhost')}/{place.get('dbname', '')}"
         self._link = Link(dsn, schema, connections)
