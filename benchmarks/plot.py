@@ -212,15 +212,20 @@ def growth(told: dict[str, Any]) -> Drawing:
     for at, (key, name, colour) in enumerate(rows):
         values = [medians[key][count] for count in counts]
         up = Scale(0, max(values) * 1.35, 142 + 122 * at, 66 + 122 * at)
-        points = [(across.at(int(count)), up.at(value)) for count, value in zip(counts, values, strict=True)]
-        drawing.line([(90, up.at(0)), (WIDTH - 60, up.at(0))], "#dfe2e6")
-        drawing.line(points, colour, 2)
         drawing.text(16, 56 + 122 * at, name, size=12, ink=colour, weight="600")
-        for (x, y), value, count in zip(points, values, counts, strict=True):
-            drawing.dot(x, y, colour)
-            drawing.text(x, y - 10, f"{value:.3g}", size=12, anchor="middle", ink=colour)
-            drawing.text(x, up.at(0) + 15, f"{int(count):,}", size=11, anchor="middle", ink=OTHER)
+        _growth(drawing, across, up, dict(zip(map(int, counts), values, strict=True)), colour)
     return drawing
+
+
+def _growth(drawing: Drawing, across: Scale, up: Scale, values: dict[int, float], colour: str) -> None:
+    """One line of values over a number of something, each with its figures."""
+    points = [(across.at(number), up.at(value)) for number, value in values.items()]
+    drawing.line([(90, up.at(0)), (WIDTH - 60, up.at(0))], "#dfe2e6")
+    drawing.line(points, colour, 2)
+    for (x, y), (number, value) in zip(points, values.items(), strict=True):
+        drawing.dot(x, y, colour)
+        drawing.text(x, y - 10, f"{value:.3g}", size=12, anchor="middle", ink=colour)
+        drawing.text(x, up.at(0) + 15, f"{number:,}", size=11, anchor="middle", ink=OTHER)
 
 
 FLEET: Final = (
@@ -243,14 +248,8 @@ def fleet(told: dict[str, Any]) -> Drawing:
     for at, (name, keys, colour) in enumerate(FLEET):
         values = [sum(row[key] or 0 for key in keys) for row in rows]
         up = Scale(0, max(*values, 1) * 1.5, 122 + 96 * at, 66 + 96 * at)
-        points = [(across.at(row["workers"]), up.at(value)) for row, value in zip(rows, values, strict=True)]
-        drawing.line([(90, up.at(0)), (WIDTH - 60, up.at(0))], "#dfe2e6")
-        drawing.line(points, colour, 2)
         drawing.text(16, 56 + 96 * at, name, size=12, ink=colour, weight="600")
-        for (x, y), value, row in zip(points, values, rows, strict=True):
-            drawing.dot(x, y, colour)
-            drawing.text(x, y - 8, f"{value:.3g}", size=12, anchor="middle", ink=colour)
-            drawing.text(x, up.at(0) + 14, f"{row['workers']:,}", size=11, anchor="middle", ink=OTHER)
+        _growth(drawing, across, up, {row["workers"]: value for row, value in zip(rows, values, strict=True)}, colour)
     return drawing
 
 
