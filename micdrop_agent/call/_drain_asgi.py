@@ -88,7 +88,7 @@ class Drained:
                 await stack.enter_async_context(signal)
             try:
                 await self._app(scope, life.receive, life.send)
-            except Exception:
+            except Exception:  # foreign code: the application
                 if life.answered:
                     raise
                 # As the specification has it, such an application is served without a lifespan.

@@ -140,7 +140,7 @@ class FallbackCore(Core):
                 continue
             try:
                 self.built(slot)
-            except Exception:
+            except Exception:  # foreign code: a factory; reported, as a failure, when the child is asked
                 self.log.debug("factory %d raised", slot.index, exc_info=True)
 
     def _name_of(self, slot: Slot, child: Core) -> str:

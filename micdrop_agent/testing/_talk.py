@@ -291,7 +291,7 @@ async def talk(agent: Agent, text: str, *, interrupt_after: float | str | None =
                         break
             if interrupt_after is not None:
                 agent.cancel()
-        except Exception as error:
+        except Exception as error:  # that of the answer is in its result; all else is raised again
             if not answer.ended or answer.result.error is not error:
                 raise
         result = await answer.wait()
